@@ -163,9 +163,11 @@ def write_files(rows: pa.Table, folder: Path) -> list[str]:
     packages = rows["package"].unique().to_pylist()
     names = []
     for start in range(0, len(packages), _PACKAGES_PER_FILE):
-        some = pa.array(packages[start : start + _PACKAGES_PER_FILE])
+        packages_of_file = pa.array(packages[start : start + _PACKAGES_PER_FILE])
         file = folder / f"part-{start // _PACKAGES_PER_FILE:03d}.parquet"
-        pq.write_table(rows.filter(pc.is_in(rows["package"], some)), file, compression="zstd")
+        pq.write_table(
+            rows.filter(pc.is_in(rows["package"], packages_of_file)), file, compression="zstd"
+        )
         names.append(str(file))
     return names
 
@@ -369,8 +371,10 @@ def spark_join(spark: SparkSession, files: list[str]) -> None:
     with console.status("Indexing the files …"):
         index.update()
     everything: Any = spark.read.parquet(*files)
-    some: Any = everything.where("package = 'asyncio'").select("name", "package").distinct()
-    keys: Any = spark.createDataFrame(some.limit(_KEYS).collect(), some.schema)
+    different_keys: Any = (
+        everything.where("package = 'asyncio'").select("name", "package").distinct()
+    )
+    keys: Any = spark.createDataFrame(different_keys.limit(_KEYS).collect(), different_keys.schema)
     ours = index.join(keys, ["name", "package"], "inner").count()
     theirs = everything.join(keys, ["name", "package"], "inner").count()
     assert ours == theirs
@@ -416,15 +420,15 @@ def say_wrapped(line: str) -> None:
 
 def grid(columns: Sequence[str], rows: Sequence[Sequence[object]]) -> None:
     """A small table. Where a terminal is narrow, long texts give way and short values do not."""
-    made = Grid()
+    table = Grid()
     texts = [[_line(cell) for cell in row] for row in rows]
     for at, name in enumerate(columns):
         widest = max([len(name), *(row[at].cell_len for row in texts)])
         # Rich takes width away from columns that may wrap; a line of text is cut all the same.
-        made.add_column(name, no_wrap=widest <= _SHORT)
+        table.add_column(name, no_wrap=widest <= _SHORT)
     for row in texts:
-        made.add_row(*row)
-    console.print(made)
+        table.add_row(*row)
+    console.print(table)
 
 
 def _line(cell: object) -> Text:

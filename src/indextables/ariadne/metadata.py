@@ -320,9 +320,9 @@ def storage_type(declaration: Declaration, value_type: Any, time: Any = None) ->
 
 def columns_of(declaration: Declaration, value_type: Any, time: Any = None) -> pa.Schema:
     """All columns of an index row that belong to a declaration."""
-    own = pa.field(storage_column(declaration), storage_type(declaration, value_type, time))
+    column = pa.field(storage_column(declaration), storage_type(declaration, value_type, time))
     beside = [pa.field(name, data_type) for name, data_type in companions(declaration).items()]
-    return pa.schema([own, *beside])
+    return pa.schema([column, *beside])
 
 
 OPTIONS_MARK = "|options="

@@ -103,8 +103,10 @@ class IndexSource:
     def filtered_columns(self) -> Sequence[str]:
         """Index columns that are columns of the files."""
         declared = [d for d in self.view.lookup.data.declarations if not isinstance(d, Exploded)]
-        own = set(self.schema.names)
-        return [d.name for d in declared if d.name in own and d.kind not in ("text", "computed")]
+        columns = set(self.schema.names)
+        return [
+            d.name for d in declared if d.name in columns and d.kind not in ("text", "computed")
+        ]
 
     @property
     def total(self) -> int:
@@ -115,11 +117,11 @@ class IndexSource:
         """The files that may hold matching rows, as they are now."""
         lookup = self.view.lookup
         located = lookup.everything() if predicate == TRUE else lookup.where(predicate)
-        gone = sorted(set(located.files) & set(lookup.data.missing))
-        metas = stat([f for f in located.files if f not in gone], self.view.place.context.store)
-        gone += sorted(name for name, meta in metas.items() if meta is None)
-        if gone:
-            raise SourceFileMissingError(self.view.place.name, gone)
+        missing = sorted(set(located.files) & set(lookup.data.missing))
+        metas = stat([f for f in located.files if f not in missing], self.view.place.context.store)
+        missing += sorted(name for name, meta in metas.items() if meta is None)
+        if missing:
+            raise SourceFileMissingError(self.view.place.name, missing)
         return [
             native.ListedFile(_hadoop(name), meta.size, meta.modified_ms)
             for name, meta in metas.items()

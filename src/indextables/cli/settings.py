@@ -190,8 +190,8 @@ def command(app: typer.Typer, name: str, *, panel: str) -> Callable[[Command], C
 
     def register(function: Command) -> Command:
         signature = inspect.signature(function, eval_str=True)
-        own = [p for p in signature.parameters.values() if p.name != "settings"]
-        own = [p.replace(kind=inspect.Parameter.KEYWORD_ONLY) for p in own]
+        parameters = [p for p in signature.parameters.values() if p.name != "settings"]
+        parameters = [p.replace(kind=inspect.Parameter.KEYWORD_ONLY) for p in parameters]
         common = [
             inspect.Parameter(
                 option,
@@ -214,8 +214,8 @@ def command(app: typer.Typer, name: str, *, panel: str) -> Callable[[Command], C
         run.__name__ = function.__name__
         run.__doc__ = function.__doc__
         run.__module__ = function.__module__
-        run.__signature__ = signature.replace(parameters=[*own, *common])  # type: ignore[attr-defined]
-        run.__annotations__ = {p.name: p.annotation for p in (*own, *common)}
+        run.__signature__ = signature.replace(parameters=[*parameters, *common])  # type: ignore[attr-defined]
+        run.__annotations__ = {p.name: p.annotation for p in (*parameters, *common)}
         app.command(name, rich_help_panel=panel)(run)
         return function
 

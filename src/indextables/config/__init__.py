@@ -148,14 +148,14 @@ def session_keys(settings: Mapping[str, str]) -> dict[str, str]:
     >>> session_keys({"spark.indextables.checkpoint.interval": "5", "spark.ui.enabled": "false"})
     {'spark.indextables.checkpoint.interval': '5'}
     """
-    own = {n: v for n, v in settings.items() if is_own_key(n) and storage_key(n) is None}
-    for name in list(own):
+    package_keys = {n: v for n, v in settings.items() if is_own_key(n) and storage_key(n) is None}
+    for name in list(package_keys):
         try:
-            settled({name: own[name]})
+            settled({name: package_keys[name]})
         except ConfigError as error:
-            del own[name]
+            del package_keys[name]
             _warn_once(name, f"{error} The session's setting has no effect.")
-    return {name: str(value) for name, value in settled(own).items()}
+    return {name: str(value) for name, value in settled(package_keys).items()}
 
 
 _warned: set[str] = set()

@@ -82,10 +82,10 @@ def drop_columns(log: TransactionLog, columns: Iterable[str], *, settings: Confi
 
     def plan(newest: Snapshot) -> Sequence[Action]:
         names = names_of(newest)
-        gone = {_known(column, newest) for column in listed}
-        if not gone:
+        dropped = {_known(column, newest) for column in listed}
+        if not dropped:
             return []
-        left = [field for field in names.shown if field.name not in gone]
+        left = [field for field in names.shown if field.name not in dropped]
         stored = {field.name: names.stored_name(field.name) for field in left}
         return actions_for(TableView(log.store, newest, settings), pa.schema(left), stored)
 
@@ -248,8 +248,8 @@ def actions_for(view: TableView, columns: pa.Schema, stored: Mapping[str, str]) 
     fields = [replace(f, name=by_stored[f.name]) for f in base.fields if f.name in by_stored]
     partition_by = [by_stored[name] for name in snapshot.partition_columns]
     # Session options that name columns by their old names do not apply to existing columns.
-    own = known_keys(configuration)
-    options = config.over(own) if new_ones else Config(own)
+    table_keys = known_keys(configuration)
+    options = config.over(table_keys) if new_ones else Config(table_keys)
     mapping = build_mapping(
         columns, options, partition_by=partition_by, base=replace(base, fields=tuple(fields))
     )

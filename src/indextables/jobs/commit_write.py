@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import chain
 from typing import Any
 
 import numpy as np
@@ -306,9 +307,9 @@ class RowMarks:
             return []
         files = with_paths(newest.entries, self._numbers)
         state = frozenset(contents_of(files))
-        gone = sorted(self._numbers.keys() - {path for path, _ in state})
-        if gone:  # rewritten or merged: where the rows are now is unknown
-            raise ConcurrentDeleteDeleteError(uri=newest.uri, version=newest.version, paths=gone)
+        removed = sorted(self._numbers.keys() - {path for path, _ in state})
+        if removed:  # rewritten or merged: where the rows are now is unknown
+            raise ConcurrentDeleteDeleteError(uri=newest.uri, version=newest.version, paths=removed)
         if state not in self._made:
             self._made[state] = self._marked(newest, adds_from_files(files))
         return self._made[state]
@@ -333,27 +334,26 @@ class RowMarks:
                 rows = add.num_records
                 left[add.path] = None if rows is None else rows + len(dead) - len(every)
         kept = {path: rows for path, rows in vectors.items() if left[path] != 0}
-        made = store_vectors(store, kept)
+        new_vectors = store_vectors(store, kept)
         files = with_paths(newest.entries, vectors)
         return [
             *removes_for(files, timestamp=self._log.now_ms(), data_change=True),
             *(
                 replace(
                     add,
-                    deletion_vector=made[add.path].to_json(),
+                    deletion_vector=new_vectors[add.path].to_json(),
                     num_records=left[add.path],
                     data_change=True,
                 )
                 for add in adds
-                if add.path in made
+                if add.path in new_vectors
             ),
         ]
 
     def discard_unused(self, actions: Sequence[Action]) -> None:
         """Delete the files of attempts that another writer overtook; `actions` were committed."""
         used = vector_files(a.deletion_vector for a in actions if isinstance(a, Add))
-        made = vector_files(
-            a.deletion_vector for some in self._made.values() for a in some if isinstance(a, Add)
-        )
-        if made - used:
-            self._log.store.delete(sorted(made - used))
+        attempts = chain.from_iterable(self._made.values())
+        stored = vector_files(a.deletion_vector for a in attempts if isinstance(a, Add))
+        if stored - used:
+            self._log.store.delete(sorted(stored - used))

@@ -363,9 +363,9 @@ class BuildTask:
             return merge_xrefs(self.store, paths, keep=keep, config=config)
         new = self._built(self.read, config)
         try:
-            made = merge_xrefs(self.store, [*paths, new.path], keep=keep, config=config)
-            both_ms = new.build_duration_ms + made.build_duration_ms
-            return replace(made, build_duration_ms=both_ms)
+            linked = merge_xrefs(self.store, [*paths, new.path], keep=keep, config=config)
+            both_ms = new.build_duration_ms + linked.build_duration_ms
+            return replace(linked, build_duration_ms=both_ms)
         finally:
             discard(self.store, [new])
 
@@ -442,8 +442,8 @@ class Made:
         new_xrefs = (x for path, x in after.xrefs.items() if path not in self.known)
         if any(not sources.isdisjoint(x.source_split_paths) for x in new_xrefs):
             return None
-        gone = removals(removes, reason=self.replacement.reason, timestamp=timestamp)
-        return [*gone, *self.xrefs]
+        removed = removals(removes, reason=self.replacement.reason, timestamp=timestamp)
+        return [*removed, *self.xrefs]
 
 
 def removals(xrefs: Iterable[AddXRef], *, reason: Reason, timestamp: int) -> list[Action]:

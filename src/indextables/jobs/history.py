@@ -64,11 +64,11 @@ def restore(log: TransactionLog, target: Snapshot) -> Committed:
     def plan(newest: Snapshot) -> Sequence[Action]:
         same = {path for path, _ in contents_of(target.entries) & contents_of(newest.entries)}
         back = without_paths(target.entries, same)
-        gone = without_paths(newest.entries, same)
+        removed = without_paths(newest.entries, same)
         _check_there(
             log, target, [*paths_of(back), *sorted(vector_files(vectors_by_path(back).values()))]
         )
-        actions: list[Action] = list(removes_for(gone, timestamp=log.now_ms(), data_change=True))
+        actions: list[Action] = list(removes_for(removed, timestamp=log.now_ms(), data_change=True))
         # Also of merged splits, whose rows were no change of data when they were merged.
         actions += [replace(add, data_change=True) for add in adds_from_files(back)]
         if target.metadata != newest.metadata:
@@ -93,8 +93,8 @@ def _check_there(log: TransactionLog, target: Snapshot, paths: Sequence[str]) ->
             return True
         return False
 
-    gone = LocalRunner(_CHECKS_AT_ONCE).map(missing, paths)
-    lost = [path for path, is_gone in zip(paths, gone, strict=True) if is_gone]
+    are_missing = LocalRunner(_CHECKS_AT_ONCE).map(missing, paths)
+    lost = [path for path, is_missing in zip(paths, are_missing, strict=True) if is_missing]
     if lost:
         raise VersionNotFoundError(
             log.store.uri,
@@ -256,12 +256,12 @@ def purge(
     expired = plan_log_cleanup(log.store, listing, now_ms=now_ms, config=config, objects=in_log)
     log_deleted = 0 if dry_run else _clean_log(log, expired, config)
     if not dry_run and log_deleted < len(expired):
-        listing, gone = list_log(log.store), set()
+        listing, expired_paths = list_log(log.store), set()
     else:
-        gone = {f.path for f in (*expired.version_files, *expired.json_checkpoints)}
-        gone |= {file.path for file in expired.states}
+        expired_paths = {f.path for f in (*expired.version_files, *expired.json_checkpoints)}
+        expired_paths |= {file.path for file in expired.states}
 
-    named = _named_paths(log, listing, gone) | _live(newest)
+    named = _named_paths(log, listing, expired_paths) | _live(newest)
     if is_mirrored(newest.metadata):
         expired_ms = now_ms - config[keys.DELTA_TOMBSTONES]
         named |= named_files(log.store, removed_after_ms=expired_ms)
@@ -326,18 +326,18 @@ def _clean_log(log: TransactionLog, expired: CleanupPlan, config: Config) -> int
     return deleted
 
 
-def _named_paths(log: TransactionLog, listing: LogListing, gone: set[str]) -> set[str]:
+def _named_paths(log: TransactionLog, listing: LogListing, expired: set[str]) -> set[str]:
     """Every path that a retained version file or checkpoint names.
 
     A checkpoint that cannot be read may name anything, so then nothing may be deleted, unless the
     versions before it are all there to say the same.
     """
-    versions = sorted(v for v, meta in listing.versions.items() if meta.path not in gone)
+    versions = sorted(v for v, meta in listing.versions.items() if meta.path not in expired)
     checkpoints = {
         version
         for group in (listing.states, listing.checkpoints)
         for version, meta in group.items()
-        if meta.path not in gone
+        if meta.path not in expired
     }
     named: set[str] = set()
     for version in versions:

@@ -364,16 +364,16 @@ def merged_before_commit(
             )
         )
     merged: list[Add] = []
-    gone: set[str] = set()
+    merged_paths: set[str] = set()
     results = run_merges(tasks, local_runner(config))
     for group, result in zip(groups, results, strict=True):
         if result.add is None:
             logger.warning("A write commits its splits unmerged: %s", result.error)
         else:
             merged.append(result.add)
-            gone.update(group.paths)
-    discard(store, [add for add in adds if add.path in gone])
-    return [*(add for add in adds if add.path not in gone), *merged]
+            merged_paths.update(group.paths)
+    discard(store, [add for add in adds if add.path in merged_paths])
+    return [*(add for add in adds if add.path not in merged_paths), *merged]
 
 
 _running: set[str] = set()

@@ -181,13 +181,13 @@ def _remains(log: TransactionLog, *, config: Config) -> _Remains:
             newest = version
         except (LogError, StorageError) as error:
             logger.warning("Repairing without a part of the log: %s", error)
-    gone = frozenset(path for path, add in alive.items() if add is None)
+    removed = frozenset(path for path, add in alive.items() if add is None)
     vectors = {
         path: add.deletion_vector
         for path, add in alive.items()
         if add is not None and add.deletion_vector is not None
     }
-    return _Remains(newest, metadata, gone, protocol, vectors)
+    return _Remains(newest, metadata, removed, protocol, vectors)
 
 
 def _footer(source: Store, meta: ObjectMeta) -> Footer | None:

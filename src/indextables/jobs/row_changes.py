@@ -180,7 +180,9 @@ def combined(parts: Iterable[Mapping[str, RowNumbers]]) -> dict[str, RowNumbers]
     for part in parts:
         for path, numbers in part.items():
             numbers_of.setdefault(path, []).append(numbers)
-    return {path: np.unique(np.concatenate(some)) for path, some in numbers_of.items()}
+    return {
+        path: np.unique(np.concatenate(parts_of_file)) for path, parts_of_file in numbers_of.items()
+    }
 
 
 def _write_others(rows: SplitRows, matching: RowNumbers, sink: SplitSink) -> None:
@@ -357,12 +359,12 @@ def merge_batches(
     if when_matched != "ignore":
         for task, numbers, at in matches:
             for start in range(0, len(numbers), _PIECE):
-                some = slice(start, start + _PIECE)
-                rows = source.take(at[some])
+                portion = slice(start, start + _PIECE)
+                rows = source.take(at[portion])
                 if when_matched == "update":
                     searcher = environment.searcher(task)
-                    rows = _completed(rows, target, view, searcher, numbers[some])
-                yield from _named(rows, target, when_matched, task.path, numbers[some])
+                    rows = _completed(rows, target, view, searcher, numbers[portion])
+                yield from _named(rows, target, when_matched, task.path, numbers[portion])
     if when_not_matched == "insert":
         matched = [at for _, _, at in matches]
         new = np.setdiff1d(np.arange(source.num_rows), np.concatenate(matched or [_NO_ROWS]))
@@ -389,9 +391,9 @@ def _matches(
         if numbers is None:
             numbers = np.arange(rows.total)
         if len(numbers):
-            here = _comparable(rows.searcher.read_rows(numbers, names))
-            here = here.append_column(ROW, pa.array(numbers, pa.int64()))
-            pairs = here.join(keyed, keys=names, join_type="inner")
+            table_rows = _comparable(rows.searcher.read_rows(numbers, names))
+            table_rows = table_rows.append_column(ROW, pa.array(numbers, pa.int64()))
+            pairs = table_rows.join(keyed, keys=names, join_type="inner")
             if pairs.num_rows:
                 yield task, np.asarray(pairs[ROW]), np.asarray(pairs[_AT])
 

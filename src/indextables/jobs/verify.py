@@ -122,10 +122,10 @@ def _index(searcher: SplitSearcher) -> Iterator[str]:
         return
     yield from _wrong_hashes(searcher)
     for name, mapped in searcher.context.mapping.by_name.items():
-        own = searcher.split.info.mapping.by_name.get(name)
-        if own is None or not own.field or own.kind not in ("text", "string"):
+        stored = searcher.split.info.mapping.by_name.get(name)
+        if stored is None or not stored.field or stored.kind not in ("text", "string"):
             continue
-        if own.fingerprint != mapped.fingerprint:
+        if stored.fingerprint != mapped.fingerprint:
             continue  # not used for searches of this table
         search = _sample(searcher, name)
         if search is None:

@@ -430,8 +430,8 @@ class WriteJob:
         self, log: TransactionLog, adds: list[Add], rows: int, runner: Runner | None
     ) -> Written:
         def plan(newest: Snapshot) -> Sequence[Action]:
-            gone = removes_for(newest.entries, timestamp=log.now_ms(), data_change=True)
-            return self._actions_on(newest, [*gone, *self._metadata_on(newest), *adds])
+            removes = removes_for(newest.entries, timestamp=log.now_ms(), data_change=True)
+            return self._actions_on(newest, [*removes, *self._metadata_on(newest), *adds])
 
         transaction = self._transaction(Operation.OVERWRITE, plan, adds, rows)
         return commit_write(
@@ -679,10 +679,10 @@ def _carried_out(job: WriteJob, log: TransactionLog, rows: pa.RecordBatchReader)
 
 
 def _check_partitioning(view: TableView, partition_by: Sequence[str] | None) -> None:
-    here = view.shown.partition_columns
-    if partition_by is not None and tuple(partition_by) != here:
+    partition_columns = view.shown.partition_columns
+    if partition_by is not None and tuple(partition_by) != partition_columns:
         raise SchemaError(
-            f"'{view.uri}' is partitioned by {_shown(here)}, not by "
+            f"'{view.uri}' is partitioned by {_shown(partition_columns)}, not by "
             f"{_shown(partition_by)}. Leave partitionBy out, or write to another table."
         )
 

@@ -138,8 +138,8 @@ def drop_constraint(snapshot: Snapshot, name: str, *, if_exists: bool) -> list[A
     dropped = [one.name for one in constraints_of(metadata) if one.name.lower() == name.lower()]
     if not dropped and not if_exists:
         raise SchemaError(f"'{snapshot.uri}' has no constraint {name}.")
-    gone = {CONSTRAINT_PREFIX + one for one in dropped}
-    left = {key: value for key, value in metadata.configuration.items() if key not in gone}
+    dropped_keys = {CONSTRAINT_PREFIX + one for one in dropped}
+    left = {key: value for key, value in metadata.configuration.items() if key not in dropped_keys}
     return [replace(metadata, configuration=left)]
 
 
@@ -297,8 +297,8 @@ def new_table(
     columns = _declared(schema, partition_by)
     if config[DELTA_MIRROR]:  # for every later commit of any writer
         properties = {DELTA_MIRROR.name: "true", **properties}
-    own = {key: value for key, value in properties.items() if is_own_key(key)}
-    mapping = build_mapping(columns, config.over(own), partition_by=partition_by)
+    table_keys = {key: value for key, value in properties.items() if is_own_key(key)}
+    mapping = build_mapping(columns, config.over(table_keys), partition_by=partition_by)
     metadata = Metadata(
         id=str(uuid.uuid4()),
         name=name,
@@ -343,8 +343,8 @@ def replaced_table(view: TableView, schema: pa.Schema, partition_by: Sequence[st
     seen = view.shown
     old = seen.schema
     same = {f.name for f in columns if f.name in old.names and old.field(f.name).type == f.type}
-    gone = [name for name in old.names if name not in same]
-    refuse_named_columns(view.snapshot.metadata, gone, "replaced")
+    dropped = [name for name in old.names if name not in same]
+    refuse_named_columns(view.snapshot.metadata, dropped, "replaced")
     base = replace(seen.mapping, fields=tuple(f for f in seen.mapping.fields if f.name in same))
     mapping = build_mapping(columns, view.settings, partition_by=partition_by, base=base)
     stored = view.names.stored_columns(columns)

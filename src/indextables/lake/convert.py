@@ -120,10 +120,10 @@ def _partition(file: SourceFile, source: SourceSnapshot, rows: int) -> dict[str,
 
 def _portions(files: Sequence[SourceFile]) -> list[tuple[SourceFile, ...]]:
     portions: list[tuple[SourceFile, ...]] = []
-    some: list[SourceFile] = []
+    portion: list[SourceFile] = []
     for file in files:
-        if some and sum(f.size for f in some) + file.size > _PORTION_BYTES:
-            portions.append(tuple(some))
-            some = []
-        some.append(file)
-    return [*portions, tuple(some)] if some else portions
+        if portion and sum(f.size for f in portion) + file.size > _PORTION_BYTES:
+            portions.append(tuple(portion))
+            portion = []
+        portion.append(file)
+    return [*portions, tuple(portion)] if portion else portions

@@ -289,12 +289,12 @@ def source_mapping(metadata: Metadata, source: SourceSnapshot) -> TableMapping:
     Only columns that the index was made for are. One that is of another kind by now is not, and its
     place in the index is retired.
     """
-    own, recorded = index_mapping(metadata).by_name, from_json(metadata.schema_string)
+    indexed, recorded = index_mapping(metadata).by_name, from_json(metadata.schema_string)
     fields, used = [], set()
     for column in source.schema:
         is_partition = column.name in source.partition_columns
         field_kind = natural_kind(column.type)
-        mapped = own.get(column.name)
+        mapped = indexed.get(column.name)
         if mapped is None or natural_kind(recorded.field(column.name).type) != field_kind:
             words = "default" if field_kind in WORDS else ""
             field_ = FieldMapping(column.name, field_kind, indexed=False, tokenizer=words)
@@ -302,7 +302,7 @@ def source_mapping(metadata: Metadata, source: SourceSnapshot) -> TableMapping:
             field_ = replace(mapped, field="" if is_partition else mapped.field)
         fields.append(replace(field_, partition=is_partition))
         used.add(field_.field)
-    retired = tuple(f for f in own.values() if f.field and f.field not in used)
+    retired = tuple(f for f in indexed.values() if f.field and f.field not in used)
     return TableMapping(tuple(fields), retired)
 
 

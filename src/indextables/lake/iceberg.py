@@ -198,8 +198,8 @@ class IcebergSource:
             raise SourceVersionError(
                 self.uri, identity or 0, "a version is the id of a snapshot that has not expired"
             )
-        own = None if chosen.schema_id is None else metadata.schema_by_id(chosen.schema_id)
-        return chosen, own or metadata.schema()
+        schema = None if chosen.schema_id is None else metadata.schema_by_id(chosen.schema_id)
+        return chosen, schema or metadata.schema()
 
     def _at(self, metadata: TableMetadata, timestamp_ms: int) -> int:
         for entry in reversed(metadata.snapshot_log):
@@ -318,9 +318,9 @@ def _mapped_names(metadata: TableMetadata) -> dict[int, tuple[str, ...]]:
 
 def _place(declared: NestedField, names: Mapping[int, tuple[str, ...]]) -> Place:
     number, field_type = declared.field_id, declared.field_type
-    own = names.get(number, ())
+    mapped_names = names.get(number, ())
     inner = _inner(field_type, names)
-    return Place(number, own) if inner is None else Place(number, own, **inner)
+    return Place(number, mapped_names) if inner is None else Place(number, mapped_names, **inner)
 
 
 def _inner(field_type: Any, names: Mapping[int, tuple[str, ...]]) -> dict[str, Any] | None:

@@ -119,7 +119,7 @@ class IcebergFiles:
         manifests = list(read_manifest_list(self._input(manifest_list)))
         with ThreadPoolExecutor(_MANIFESTS_AT_ONCE) as threads:
             per_manifest = list(threads.map(self._of_manifest, manifests))
-        entries = [entry for some in per_manifest for entry in some]
+        entries = [entry for of_manifest in per_manifest for entry in of_manifest]
         for entry in entries:
             self._check(entry)
         return entries
@@ -178,9 +178,9 @@ class IcebergFiles:
 
     def _sequence(self, entry: Mapping[str, Any], manifest: ManifestFile) -> int:
         """The sequence number of a file; that of its manifest if the file was added with it."""
-        own: int | None = entry["sequence_number"]
-        if own is not None:
-            return own
+        stated: int | None = entry["sequence_number"]
+        if stated is not None:
+            return stated
         if manifest.sequence_number and entry["status"] != _ADDED:
             raise UnsupportedSourceError(
                 self.uri, f"its manifest '{manifest.manifest_path}' lacks a sequence number"
@@ -244,15 +244,18 @@ class IcebergFiles:
         return dead_of
 
     def _by_position(self, deletes: Sequence[Entry]) -> _Positions:
-        made = _Positions(defaultdict(list), {})
+        positions = _Positions(defaultdict(list), {})
         for entry in deletes:
             if entry.is_vector:
                 assert entry.referenced is not None
-                made.vectors[place_of(entry.referenced)] = (entry.sequence, self._vector(entry))
+                positions.vectors[place_of(entry.referenced)] = (
+                    entry.sequence,
+                    self._vector(entry),
+                )
                 continue
             for place, rows in self._positions(entry).items():
-                made.rows[place].append((entry.sequence, rows))
-        return made
+                positions.rows[place].append((entry.sequence, rows))
+        return positions
 
     def _positions(self, entry: Entry) -> dict[str, Rows]:
         """The rows that a file of position deletes names, by their data files."""
@@ -308,20 +311,24 @@ class IcebergFiles:
         for entry in deletes:
             by_ids[entry.equality_ids].append(entry)
         dead = np.zeros(data.rows, dtype=np.bool_)
-        for ids, some in by_ids.items():
-            unknown = [one for one in ids if one not in keys]
-            if unknown or not ids:
+        for ids, deletes_by_ids in by_ids.items():
+            if not ids or any(field_id not in keys for field_id in ids):
                 raise UnsupportedSourceError(
-                    self.uri, f"'{some[0].location}' deletes rows by columns that are nested, or "
+                    self.uri,
+                    f"'{deletes_by_ids[0].location}' deletes rows by columns that are nested, or "
                     "that the table's metadata does not have",
-                )  # fmt: skip
-            schema = pa.schema([(str(one), keys[one].type) for one in ids])
+                )
+            schema = pa.schema([(str(field_id), keys[field_id].type) for field_id in ids])
             columns = SourceColumns(
-                {str(one): keys[one].place for one in ids}, by_id=True, needs_ids=True
+                {str(field_id): keys[field_id].place for field_id in ids},
+                by_id=True,
+                needs_ids=True,
             )
-            values = {str(one): constants[one] for one in ids if one in constants}
+            values = {
+                str(field_id): constants[field_id] for field_id in ids if field_id in constants
+            }
             rows = self._all_rows(data, schema, columns, values)
-            deleted = pa.concat_tables([self._all_rows(e, schema, columns) for e in some])
+            deleted = pa.concat_tables([self._all_rows(e, schema, columns) for e in deletes_by_ids])
             dead |= _matches(rows, deleted)
         numbers = np.flatnonzero(dead).astype(np.int64)
         with self._lock:
@@ -365,7 +372,9 @@ class _Positions:
         sequence, rows = self.vectors.get(place, (-1, None))
         if rows is not None and data.sequence <= sequence:
             return [rows]
-        return [some for later, some in self.rows.get(place, ()) if data.sequence <= later]
+        return [
+            positions for later, positions in self.rows.get(place, ()) if data.sequence <= later
+        ]
 
 
 class _Bytes:

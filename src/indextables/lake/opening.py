@@ -76,14 +76,17 @@ def open_table(
     storage_options: Mapping[str, object] | None = None,
 ) -> Table:
     """As `Table.open`, of a search index too, which can be read only."""
-    own = own_options(uri, storage_options)
-    log = TransactionLog(open_store(uri, own), config=Config(config))
+    index_options = own_options(uri, storage_options)
+    log = TransactionLog(open_store(uri, index_options), config=Config(config))
     with _versions_of_source(log):
         table = Table.of_log(log, version=version, timestamp=timestamp)
         if SEARCH_INDEX_PROPERTY not in table.metadata().configuration:
             return table
     index = SearchIndex.open(
-        uri, config=config, storage_options=own, source_options=None if own else storage_options
+        uri,
+        config=config,
+        storage_options=index_options,
+        source_options=None if index_options else storage_options,
     )
     return index.table(version=version, timestamp=timestamp)
 

@@ -120,10 +120,12 @@ def index_file(task: IndexFile) -> Add | str:
 
 def _indexed(task: IndexFile) -> WrittenSplit:
     rows = task.rows.open()
-    here = [n for n in task.schema.names if n in task.usable and n in rows.schema.names]
+    columns = [n for n in task.schema.names if n in task.usable and n in rows.schema.names]
     with SplitWriter(task.schema, task.mapping, task.config, stores_rows=False) as writer:
-        for first, table in rows.batches(here):
-            fitting = conform(table, task.schema) if here else _nulls(table.num_rows, task.schema)
+        for first, table in rows.batches(columns):
+            fitting = (
+                conform(table, task.schema) if columns else _nulls(table.num_rows, task.schema)
+            )
             for batch in fitting.to_batches():
                 refuse_invalid_text(batch, first_row=first + 1)
                 writer.write(batch)
@@ -166,10 +168,10 @@ def refresh_index(
             )
             stored = [one for one in results if isinstance(one, Add)]
             failed += [one for one in results if isinstance(one, str)]
-            gone = unneeded if number == len(portions) - 1 else set()
+            unneeded_now = unneeded if number == len(portions) - 1 else set()
             changes = metadata if number == 0 and metadata != coverage.index.metadata else None
-            if stored or gone or changes is not None:
-                version = _commit(log, coverage.index, stored, gone, changes)
+            if stored or unneeded_now or changes is not None:
+                version = _commit(log, coverage.index, stored, unneeded_now, changes)
                 adds += stored
     return Refreshed(
         version=version,
@@ -232,19 +234,19 @@ def _commit(
     log: TransactionLog,
     read: Snapshot,
     adds: Sequence[Add],
-    gone: set[str],
+    unneeded: set[str],
     metadata: Metadata | None,
 ) -> int:
     """Commit splits to the index that was read. Another refresh may have dropped the same ones."""
 
     def actions(newest: Snapshot) -> Sequence[Action]:
-        removed = with_paths(newest.entries, gone)
+        removed = with_paths(newest.entries, unneeded)
         changes: list[Action] = []
         if metadata is not None:
             changes.append(_metadata_on(newest.metadata, read.metadata, metadata))
         return [*changes, *removes_for(removed, timestamp=log.now_ms(), data_change=True), *adds]
 
-    operation = Operation.REWRITE if gone else Operation.APPEND
+    operation = Operation.REWRITE if unneeded else Operation.APPEND
     transaction = Transaction(
         operation=operation,
         transform=actions,
@@ -257,12 +259,12 @@ def _commit(
     return int(committed.version)
 
 
-def _metadata_on(newest: Metadata, read: Metadata, own: Metadata) -> Metadata:
+def _metadata_on(newest: Metadata, read: Metadata, written: Metadata) -> Metadata:
     """What a refresh says of the source, on top of what others changed meanwhile."""
-    then, now, mine = (m.configuration[SEARCH_INDEX_PROPERTY] for m in (read, newest, own))
+    then, now, mine = (m.configuration[SEARCH_INDEX_PROPERTY] for m in (read, newest, written))
     if then != now:
         # Another refresh saw other files: neither knows the columns of all that are indexed now.
-        mine = replace(Definition.of(own, uri=""), known_schema=None).to_json()
+        mine = replace(Definition.of(written, uri=""), known_schema=None).to_json()
     return replace(newest, configuration={**newest.configuration, SEARCH_INDEX_PROPERTY: mine})
 
 

@@ -298,9 +298,9 @@ class SourceRows(RowReader):
                 for chunk in chunks[name]:
                     record = footer.indexed_pages(chunk)
                     assert record is not None
-                    own = rows[chunk.group] - starts[chunk.group]
+                    rows_of_chunk = rows[chunk.group] - starts[chunk.group]
                     read: ReadRange = lambda start, end: blocks[start, end]  # noqa: E731
-                    parts.append(read_lean(read, record, chunk.parquet, kinds[name], own))
+                    parts.append(read_lean(read, record, chunk.parquet, kinds[name], rows_of_chunk))
                 yield name, parts
 
     def read_groups(self, groups: Sequence[int], columns: Sequence[str]) -> pa.Table:
@@ -471,8 +471,15 @@ class _JoinedFooter:
     @cached_property
     def group_starts(self) -> RowNumbers:
         """The same of all files together."""
-        firsts = [own[:-1] + at for own, at in zip(self.groups, self.joined.starts, strict=False)]
+        firsts = [
+            starts[:-1] + at for starts, at in zip(self.groups, self.joined.starts, strict=False)
+        ]
         return np.concatenate([*firsts, self.joined.starts[-1:]])
+
+
+def _columns_of(reader: SourceRows | None, columns: Sequence[str]) -> list[str]:
+    """The columns that a file has; none if it is not read."""
+    return [] if reader is None else [c for c in columns if c in reader.schema.names]
 
 
 @dataclass(frozen=True)
@@ -503,13 +510,13 @@ class JoinedRows(RowReader):
         starts, order = self.joined.starts, np.argsort(rows, kind="stable")
 
         def read(share: tuple[int, RowNumbers]) -> pa.Table:
-            number, some = share
+            number, rows_of_file = share
             reader = self.joined.reader(number)
-            own = [] if reader is None else [c for c in columns if c in reader.schema.names]
-            table = without_columns(len(some))
-            if reader is not None and own:
-                table = reader.read_rows(some - starts[number], own)
-            return self._filled(table, own, columns)
+            in_file = _columns_of(reader, columns)
+            table = without_columns(len(rows_of_file))
+            if reader is not None and in_file:
+                table = reader.read_rows(rows_of_file - starts[number], in_file)
+            return self._filled(table, in_file, columns)
 
         table = pa.concat_tables(side_by_side(read, self._shares(rows[order])))
         return table.take(np.argsort(order, kind="stable"))
@@ -519,12 +526,12 @@ class JoinedRows(RowReader):
     ) -> list[tuple[RowNumbers, int]]:
         """Rows in ascending order in runs that fit in memory, each with its size there."""
         runs: list[tuple[RowNumbers, int]] = []
-        for number, some in self._shares(rows):
+        for number, rows_of_file in self._shares(rows):
             reader, first = self.joined.reader(number), self.joined.starts[number]
-            own = [] if reader is None else [c for c in columns if c in reader.schema.names]
-            pieces = [(some - first, 0)]
+            in_file = _columns_of(reader, columns)
+            pieces = [(rows_of_file - first, 0)]
             if reader is not None:
-                pieces = reader.row_ranges(some - first, own, rows_at_once)
+                pieces = reader.row_ranges(rows_of_file - first, in_file, rows_at_once)
             for piece, size in pieces:
                 before, bytes_before = runs[-1] if runs else (piece[:0], 0)
                 few = len(before) + len(piece) <= rows_at_once
@@ -545,18 +552,20 @@ class JoinedRows(RowReader):
     def read_groups(self, groups: Sequence[int], columns: Sequence[str]) -> pa.Table:
         """Whole row groups."""
         parts = [self._empty(columns)]
-        bounds = np.cumsum([len(own) - 1 for own in self._footer.groups])
+        bounds = np.cumsum([len(starts) - 1 for starts in self._footer.groups])
         chosen = np.asarray(list(groups), np.int64)
         places = np.searchsorted(bounds, chosen, side="right")
         for number in dict.fromkeys(places.tolist()):
-            own_groups = chosen[places == number] - (bounds[number - 1] if number else 0)
+            groups_of_file = chosen[places == number] - (bounds[number - 1] if number else 0)
             starts, reader = self._footer.groups[number], self.joined.reader(number)
-            own = [] if reader is None else [c for c in columns if c in reader.schema.names]
-            if reader is not None and own:
-                table = reader.read_groups(own_groups.tolist(), own)
+            in_file = _columns_of(reader, columns)
+            if reader is not None and in_file:
+                table = reader.read_groups(groups_of_file.tolist(), in_file)
             else:
-                table = without_columns(int((starts[own_groups + 1] - starts[own_groups]).sum()))
-            parts.append(self._filled(table, own, columns))
+                table = without_columns(
+                    int((starts[groups_of_file + 1] - starts[groups_of_file]).sum())
+                )
+            parts.append(self._filled(table, in_file, columns))
         return pa.concat_tables(parts)
 
     def group_sizes(self, columns: Sequence[str]) -> RowNumbers:
@@ -565,15 +574,15 @@ class JoinedRows(RowReader):
         for number, starts in enumerate(self._footer.groups):
             reader = self.joined.reader(number)
             none = np.zeros(len(starts) - 1, np.int64)
-            own = [] if reader is None else [c for c in columns if c in reader.schema.names]
-            sizes.append(none if reader is None or not own else reader.group_sizes(own))
+            in_file = _columns_of(reader, columns)
+            sizes.append(none if reader is None or not in_file else reader.group_sizes(in_file))
         return np.concatenate(sizes)
 
-    def _filled(self, table: pa.Table, own: Sequence[str], columns: Sequence[str]) -> pa.Table:
+    def _filled(self, table: pa.Table, in_file: Sequence[str], columns: Sequence[str]) -> pa.Table:
         """The columns that were read, and nulls for others, as all files have them."""
         target = pa.schema(self.schema.field(name).with_nullable(True) for name in columns)
         arrays = [
-            table[f.name] if f.name in own else pa.nulls(table.num_rows, f.type) for f in target
+            table[f.name] if f.name in in_file else pa.nulls(table.num_rows, f.type) for f in target
         ]
         return pa.table(arrays, schema=target) if columns else table
 

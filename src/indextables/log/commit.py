@@ -125,7 +125,7 @@ def _check_files(actions: Sequence[Action], snapshot: Snapshot) -> None:
     removes = [a.path for a in actions if isinstance(a, Remove)]
     xrefs = [a.path for a in actions if isinstance(a, AddXRef)]
     check_paths([*adds, *removes, *xrefs], where="a commit to " + snapshot.uri)
-    doubled = [p for some in (adds, removes) for p, n in Counter(some).items() if n > 1]
+    doubled = [p for paths in (adds, removes) for p, n in Counter(paths).items() if n > 1]
     doubled += sorted(snapshot.contains(adds) - set(removes)) if adds else []
     again = set(adds) & set(removes)
     if again:  # other rows of a split are deleted, which is all that can change about it
@@ -138,10 +138,10 @@ def _check_files(actions: Sequence[Action], snapshot: Snapshot) -> None:
             "live already. Every split has a name of its own; write it again under a new one."
         )
     if removes:
-        gone = sorted(set(removes) - snapshot.contains(removes))
-        if gone:
+        missing = sorted(set(removes) - snapshot.contains(removes))
+        if missing:
             raise ConcurrentDeleteDeleteError(
-                uri=snapshot.uri, version=snapshot.version, paths=gone
+                uri=snapshot.uri, version=snapshot.version, paths=missing
             )
 
 
@@ -350,7 +350,7 @@ class Committer:
 
     def _check_files(self, actions: Sequence[Action]) -> None:
         """Refuse a commit whose files a purge deleted; a later purge finds them in the log."""
-        gone = []
+        missing = []
         for action in actions:
             if isinstance(action, Add | AddXRef):
                 paths = [action.path]
@@ -360,9 +360,9 @@ class Committer:
                     try:
                         self.store.head(path)
                     except ObjectNotFoundError:
-                        gone.append(path)
-        if gone:
-            raise SplitsPurgedError(self.store.uri, gone)
+                        missing.append(path)
+        if missing:
+            raise SplitsPurgedError(self.store.uri, missing)
 
     def _stands(self, snapshot: Snapshot, mine: VersionActions, config: Config) -> bool:
         """Whether a version that was written is in the log; False if that is unknown.

@@ -304,9 +304,9 @@ def _replayed(
         raise CorruptLogError(f"{store.uri}/{DELTA_LOG}", "no version has a protocol and metadata")
     new = pa.array([body for body in changes.values() if body], _SCHEMA["add"])
     adds = pa.concat_arrays([_rows_left(base, changes), new])
-    gone = [base.removes] if base else []
-    gone.append(pa.array(removes, _SCHEMA["remove"]))
-    removed = _not_live(pa.concat_arrays(gone), adds)
+    removes_so_far = [base.removes] if base else []
+    removes_so_far.append(pa.array(removes, _SCHEMA["remove"]))
+    removed = _not_live(pa.concat_arrays(removes_so_far), adds)
     return DeltaState(last, protocol, metadata, adds, removed, txns)
 
 
@@ -425,20 +425,20 @@ class Mirror:
                 f"the property {keys.DELTA_MIRROR.name} off",
             )
 
-    def write(self, made: VersionActions, snapshot: Snapshot) -> None:
+    def write(self, committed: VersionActions, snapshot: Snapshot) -> None:
         """After a commit: the version, and what is missing before it."""
         if not is_mirrored(snapshot.metadata):
             self._reached = None
             return
-        if made.version == 0 or self._reached == (snapshot.metadata.id, made.version - 1):
-            self._put_version(made, snapshot)
+        if committed.version == 0 or self._reached == (snapshot.metadata.id, committed.version - 1):
+            self._put_version(committed, snapshot)
         else:
             self.catch_up(snapshot)
         config = Config(known_keys(snapshot.metadata.configuration))
         interval = config[keys.CHECKPOINT_INTERVAL]
         interval *= max(1, snapshot.num_files // _FILES_AN_INTERVAL)
-        if made.version and made.version % interval == 0:
-            self._checkpoint(made.version, config)
+        if committed.version and committed.version % interval == 0:
+            self._checkpoint(committed.version, config)
 
     # --- catching up -----------------------------------------------------------------------------
 
@@ -467,9 +467,9 @@ class Mirror:
         except (VersionGapError, ObjectNotFoundError, LookupError):
             return False
         self._recognise(missing.start - 1, before)
-        for made in versions[1:]:
-            before = before.advance([made])
-            self._put_version(made, before)
+        for committed in versions[1:]:
+            before = before.advance([committed])
+            self._put_version(committed, before)
         return True
 
     def _recognise(self, version: int, snapshot: Snapshot) -> None:
@@ -477,18 +477,20 @@ class Mirror:
         self._compare(self.reader.read_version(version))
         self._reached = (snapshot.metadata.id, version)
 
-    def _compare(self, made: VersionActions) -> None:
+    def _compare(self, committed: VersionActions) -> None:
         try:
-            marker = self._marker(made.version)
+            marker = self._marker(committed.version)
         except ObjectNotFoundError:
             raise DeltaMirrorError(
                 self.store.uri,
-                f"it has newer versions but not version {made.version}, so another log wrote it. "
-                f"Delete the folder {DELTA_LOG}, and the next commit writes a new one",
+                f"it has newer versions but not version {committed.version}, so another log wrote "
+                f"it. Delete the folder {DELTA_LOG}, and the next commit writes a new one",
             ) from None
-        info = made.commit_info
+        info = committed.commit_info
         if marker is None or marker.get("txnId") != (info.txn_id if info else None):
-            raise ForeignDeltaCommitError(self.store.uri, made.version, self._writer(made.version))
+            raise ForeignDeltaCommitError(
+                self.store.uri, committed.version, self._writer(committed.version)
+            )
 
     def _refuse_foreign(self, version: int) -> None:
         try:
@@ -514,26 +516,28 @@ class Mirror:
 
     # --- writing ---------------------------------------------------------------------------------
 
-    def _put_version(self, made: VersionActions, snapshot: Snapshot) -> None:
-        changes = any(isinstance(a, Metadata | Protocol) for a in made.actions)
-        if made.version and changes and self._metadata is None:
-            self._metadata = read_state(self.store, version=made.version - 1).metadata
-        if made.version and not changes:
-            files = file_documents(made, columns_of(snapshot.metadata))
-            documents = [commit_document(made), *files]
+    def _put_version(self, committed: VersionActions, snapshot: Snapshot) -> None:
+        changes = any(isinstance(a, Metadata | Protocol) for a in committed.actions)
+        if committed.version and changes and self._metadata is None:
+            self._metadata = read_state(self.store, version=committed.version - 1).metadata
+        if committed.version and not changes:
+            files = file_documents(committed, columns_of(snapshot.metadata))
+            documents = [commit_document(committed), *files]
         else:
-            documents = version_documents(made, snapshot, before=self._metadata)
-        self._put(made, documents)
+            documents = version_documents(committed, snapshot, before=self._metadata)
+        self._put(committed, documents)
         for document in documents:
             self._metadata = document.get("metaData", self._metadata)
-        self._reached = (snapshot.metadata.id, made.version)
+        self._reached = (snapshot.metadata.id, committed.version)
 
-    def _put(self, made: VersionActions, documents: Sequence[Document]) -> None:
+    def _put(self, committed: VersionActions, documents: Sequence[Document]) -> None:
         data = b"".join(orjson.dumps(document) + b"\n" for document in documents)
         try:
-            self.store.put_if_absent(version_path(made.version), data)
+            self.store.put_if_absent(version_path(committed.version), data)
         except ObjectExistsError:
-            self._compare(made)  # another IndexTables writer caught up, or a request was repeated
+            self._compare(
+                committed
+            )  # another IndexTables writer caught up, or a request was repeated
 
     def _begin(self, snapshot: Snapshot) -> None:
         """A first version, with all that is there: a checkpoint stands for those before it."""
@@ -544,9 +548,9 @@ class Mirror:
         txns = {name: document["txn"] for name, txn in snapshot.txns.items()
                 if (document := file_document(txn, columns, default_ms=0))}  # fmt: skip
         state = state_of(snapshot.version, protocol["protocol"], metadata, adds, txns)
-        made = self.reader.read_version(snapshot.version)
+        committed = self.reader.read_version(snapshot.version)
         self._put_checkpoint(state, expired_ms=0)
-        self._put(made, [commit_document(made), protocol, {"metaData": metadata}])
+        self._put(committed, [commit_document(committed), protocol, {"metaData": metadata}])
         self._reached, self._metadata = (snapshot.metadata.id, snapshot.version), metadata
 
     # --- checkpoints -----------------------------------------------------------------------------

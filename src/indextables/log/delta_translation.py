@@ -54,34 +54,34 @@ Document = dict[str, Any]
 
 
 def version_documents(
-    made: VersionActions, snapshot: Snapshot, *, before: Document | None
+    version: VersionActions, snapshot: Snapshot, *, before: Document | None
 ) -> list[Document]:
     """One version: `snapshot` is the table after it, `before` Delta's metadata until then."""
-    documents = [commit_document(made)]
+    documents = [commit_document(version)]
     metadata = metadata_document(snapshot, before)
     if before is None or metadata != before:
         documents += [protocol_document(snapshot, metadata), {"metaData": metadata}]
-    elif any(isinstance(action, Protocol) for action in made.actions):
+    elif any(isinstance(action, Protocol) for action in version.actions):
         documents.append(protocol_document(snapshot, metadata))
-    return documents + file_documents(made, columns_of(snapshot.metadata))
+    return documents + file_documents(version, columns_of(snapshot.metadata))
 
 
-def file_documents(made: VersionActions, columns: Columns) -> list[Document]:
+def file_documents(version: VersionActions, columns: Columns) -> list[Document]:
     """The add and remove actions of a version."""
-    documents = (file_document(a, columns, default_ms=made.timestamp) for a in made.actions)
+    documents = (file_document(a, columns, default_ms=version.timestamp) for a in version.actions)
     return [document for document in documents if document is not None]
 
 
-def commit_document(made: VersionActions) -> Document:
+def commit_document(version: VersionActions) -> Document:
     """The commitInfo, which distinguishes a mirrored version from that of another writer."""
-    info = made.commit_info
+    info = version.commit_info
     return {"commitInfo": {
-        "timestamp": made.timestamp,
+        "timestamp": version.timestamp,
         "operation": info.operation if info else "WRITE",
         "operationParameters": {} if info is None else _texts(info.operation_parameters),
         "engineInfo": ENGINE,
         "isBlindAppend": False,
-        WRITER_FEATURE: {"version": made.version, "txnId": info.txn_id if info else None},
+        WRITER_FEATURE: {"version": version.version, "txnId": info.txn_id if info else None},
     }}  # fmt: skip
 
 
@@ -312,13 +312,13 @@ def _statistics(add: Add, schema: Mapping[str, pa.DataType]) -> str | None:
     """Statistics by which readers skip a file: the number of all its rows, bounds, null counts."""
     if add.num_records is None:
         return None
-    own = orjson.loads(add.stats) if add.stats else {}
+    stated = orjson.loads(add.stats) if add.stats else {}
     marked = (add.deletion_vector or {}).get("cardinality", 0)
-    nans = own.get("nanCount") or {}
+    nans = stated.get("nanCount") or {}
     low = _bounds(add.min_values, schema, nans, highest=False)
     high = _bounds(add.max_values, schema, nans, highest=True)
     statistics = {"numRecords": add.num_records + marked, "minValues": low, "maxValues": high,
-             "nullCount": own.get("nullCount") or {}, "tightBounds": not marked}  # fmt: skip
+             "nullCount": stated.get("nullCount") or {}, "tightBounds": not marked}  # fmt: skip
     return orjson.dumps(statistics).decode()
 
 

@@ -177,11 +177,11 @@ def without_paths(files: pa.Table, paths: Iterable[str]) -> pa.Table:
     if not len(unwanted) or not files.num_rows:
         return files
     is_gone = np.asarray(pc.is_in(files["path"], value_set=unwanted))
-    gone = np.flatnonzero(is_gone)
-    if len(gone) > _FEW_SLICES:
+    positions = np.flatnonzero(is_gone)
+    if len(positions) > _FEW_SLICES:
         return files.filter(pa.array(~is_gone))
     # Slices between the few removed rows are not copied.
-    starts, ends = [0, *(gone + 1).tolist()], [*gone.tolist(), files.num_rows]
+    starts, ends = [0, *(positions + 1).tolist()], [*positions.tolist(), files.num_rows]
     kept = [files.slice(a, b - a) for a, b in zip(starts, ends, strict=True) if a < b]
     return pa.concat_tables(kept) if kept else files.slice(0, 0)
 
@@ -206,9 +206,9 @@ def vectors_by_path(files: pa.Table) -> dict[str, Mapping[str, Any]]:
     """The descriptors of the files that have a vector."""
     if not files.num_rows or files[VECTOR].null_count == files.num_rows:
         return {}
-    some = files.filter(pc.is_valid(files[VECTOR]))
-    texts: Any = some[VECTOR]
-    return dict(zip(paths_of(some), map(orjson.loads, texts.to_pylist()), strict=True))
+    marked = files.filter(pc.is_valid(files[VECTOR]))
+    texts: Any = marked[VECTOR]
+    return dict(zip(paths_of(marked), map(orjson.loads, texts.to_pylist()), strict=True))
 
 
 def contents_of(files: pa.Table) -> set[tuple[str, str | None]]:

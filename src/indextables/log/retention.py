@@ -341,9 +341,9 @@ def apply_cleanup(
     for group in (plan.version_files, plan.json_checkpoints):
         deleted += _delete(store, [file.path for file in group], failure_policy)
     states = [file.path for file in plan.states]
-    gone = _delete(store, states, failure_policy)
-    deleted += gone
-    if gone < len(states):
+    deleted_states = _delete(store, states, failure_policy)
+    deleted += deleted_states
+    if deleted_states < len(states):
         logger.warning("No manifest is deleted, because not all expired states were.")
         return deleted
     manifests = [file.path for file in plan.manifests]

@@ -252,11 +252,11 @@ def difference(before: Snapshot, after: Snapshot) -> VersionActions:
     """
     same = {path for path, _ in contents_of(before.entries) & contents_of(after.entries)}
     adds = adds_from_files(without_paths(after.entries, same))
-    gone = without_paths(before.entries, same)
+    removed = without_paths(before.entries, same)
     actions = [
         after.protocol,
         after.metadata,
-        *removes_for(gone, timestamp=after.timestamp, data_change=True),
+        *removes_for(removed, timestamp=after.timestamp, data_change=True),
         *(replace(add, data_change=True) for add in adds),
     ]
     return VersionActions(after.version, actions, after.timestamp)
@@ -299,19 +299,19 @@ def _check(mine: Transaction, winner: VersionActions, changes: set[Change], *, u
             paths = [add.path for add, hit in zip(added, seen, strict=True) if hit]
             raise ConcurrentAppendError(uri=uri, version=winner.version, paths=paths)
     if Rule.SAME_FILES in rules.values():
-        gone = {a.path for a in winner.actions if isinstance(a, Remove)}
-        _check_removed(mine, gone, version=winner.version, uri=uri)
+        removed = {a.path for a in winner.actions if isinstance(a, Remove)}
+        _check_removed(mine, removed, version=winner.version, uri=uri)
 
 
 def _changes_schema(mine: Transaction) -> bool:
     return any(isinstance(action, Metadata) for action in mine.actions)
 
 
-def _check_removed(mine: Transaction, gone: Iterable[str], *, version: int, uri: str) -> None:
-    gone = set(gone)
-    removing = sorted(gone & {a.path for a in mine.actions if isinstance(a, Remove)})
+def _check_removed(mine: Transaction, removed: Iterable[str], *, version: int, uri: str) -> None:
+    removed = set(removed)
+    removing = sorted(removed & {a.path for a in mine.actions if isinstance(a, Remove)})
     if removing:
         raise ConcurrentDeleteDeleteError(uri=uri, version=version, paths=removing)
-    reading = sorted(gone & mine.read_paths)
+    reading = sorted(removed & mine.read_paths)
     if reading:
         raise ConcurrentDeleteReadError(uri=uri, version=version, paths=reading)

@@ -220,16 +220,16 @@ def inline_vector(rows: Rows) -> DeletionVector:
 
 def store_vectors(store: Store, rows: Mapping[str, Rows]) -> dict[str, DeletionVector]:
     """Vectors for splits by their paths: small ones inline, the others in one new file."""
-    made: dict[str, DeletionVector] = {}
+    vectors: dict[str, DeletionVector] = {}
     content, identity = bytearray(_FORMAT), uuid.uuid4()
     name = _to_z85(identity.bytes)
     for path, numbers in rows.items():
         data, count = encoded(numbers), len(numbers)
         if len(data) <= MOST_INLINE:
-            made[path] = inline_vector(numbers)
+            vectors[path] = inline_vector(numbers)
             continue
-        made[path] = DeletionVector(_FILE, name, len(data), count, len(content))
+        vectors[path] = DeletionVector(_FILE, name, len(data), count, len(content))
         content += struct.pack(">i", len(data)) + data + struct.pack(">I", zlib.crc32(data))
     if len(content) > len(_FORMAT):
         store.put(_NAME.format(identity), bytes(content))
-    return made
+    return vectors

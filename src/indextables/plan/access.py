@@ -85,7 +85,7 @@ class TableAccess:
 
     def storage_of(self, uri: str) -> dict[str, object]:
         """The options of the store of another place, such as that of an index's source."""
-        scheme, own = parse_location(uri).scheme, parse_location(self.path).scheme
+        scheme, own_scheme = parse_location(uri).scheme, parse_location(self.path).scheme
         if scheme == "file":
             return {}
         named = {
@@ -93,7 +93,7 @@ class TableAccess:
             for name, value in self.stores.items()
             if not name.startswith("fs.") and storage_key(name) is None
         }
-        own_options = self.storage if own == scheme else {}
+        own_options = self.storage if own_scheme == scheme else {}
         return {**store_settings(scheme, self.stores), **named, **own_options}
 
     def __getstate__(self) -> dict[str, object]:
@@ -345,12 +345,12 @@ class SourceOptions:
         if mode.lower() not in ("static", "dynamic"):
             raise ConfigError(f"partitionOverwriteMode is static or dynamic, not {mode!r}.")
         own_keys = {name: value for name, value in named.items() if is_own_key(name)}
-        own: dict[str, object] = {**session_keys(session)}
-        own |= settled(
+        table_config: dict[str, object] = {**session_keys(session)}
+        table_config |= settled(
             {name: value for name, value in own_keys.items() if storage_key(name) is None}
         )
         if "mergeprecommit" in named:
-            own[MERGE_PRECOMMIT.name] = named["mergeprecommit"]
+            table_config[MERGE_PRECOMMIT.name] = named["mergeprecommit"]
         for_stores = _for_the_store(named)
         if "versionasof" in named and "timestampasof" in named:
             raise ConfigError("A read is of a version or of a time: versionAsOf or timestampAsOf.")
@@ -375,7 +375,7 @@ class SourceOptions:
             partition_by=_names(named.get("partitionby")),
             row_change=named.get("rowchange"),
             chosen=ChosenRows.parse(named),
-            config=own,
+            config=table_config,
             storage={**_of_the_store(paths, stores), **for_stores},
             stores=stores,
         )
@@ -454,10 +454,10 @@ def _of_the_store(paths: Sequence[str], stores: Mapping[str, str]) -> dict[str, 
 def store_settings(scheme: str, stores: Mapping[str, str]) -> dict[str, str]:
     """What there is for the stores of one scheme, of settings for all."""
     origin = {name: value for name, value in stores.items() if storage_key(name) is not None}
-    own = {name: str(value) for name, value in own_names(origin, scheme).items()}
+    named_settings = {name: str(value) for name, value in own_names(origin, scheme).items()}
     prefix = _HADOOP_STORES.get(scheme)
     if prefix is None:
-        return own
+        return named_settings
     settings = {name: value for name, value in stores.items() if name.startswith(prefix)}
     hadoop = {n: v for n, v in settings.items() if n in _HADOOP_NAMES or prefix != "fs.s3a."}
-    return {**hadoop, **own}
+    return {**hadoop, **named_settings}

@@ -93,13 +93,13 @@ def commits_between(log: TransactionLog, first: int, last: int) -> Iterator[Comm
         except (ObjectNotFoundError, VersionGapError) as error:
             raise PurgedVersionError(uri, number) from error
         after = before.advance([actions])
-        gone = [a.path for a in actions.actions if isinstance(a, Remove) and a.data_change]
+        removed = [a.path for a in actions.actions if isinstance(a, Remove) and a.data_change]
         # A merge changes no rows; a split that it made may be marked by a later commit.
         new = {a.path for a in actions.actions if isinstance(a, Add) and a.data_change}
         yield Commit(
             actions,
             before,
-            with_paths(before.entries, gone) if gone else files_from_adds([]),
+            with_paths(before.entries, removed) if removed else files_from_adds([]),
             with_paths(after.entries, new) if new else files_from_adds([]),
         )
         before = after
@@ -172,16 +172,16 @@ def _changed_rows(
         return
     check_columns(commit, view)
     marks = _marks(commit, view)
-    gone = (rows for task in tasks_of(view, commit.removed, predicate)
+    old = (rows for task in tasks_of(view, commit.removed, predicate)
             for rows in _rows(view, task, marks.get(task.path, (None, None))[0]))  # fmt: skip
     new = (rows for task in tasks_of(view, commit.added, predicate)
            for rows in _rows(view, task, marks.get(task.path, (None, None))[1]))  # fmt: skip
     if not commit.removed.num_rows:
         yield from ((INSERT, rows) for rows in new)
     elif not commit.added.num_rows:
-        yield from ((DELETE, rows) for rows in gone)
+        yield from ((DELETE, rows) for rows in old)
     else:
-        yield from _classified(*_difference(_one(gone, view), _one(new, view)), commit, view)
+        yield from _classified(*_difference(_one(old, view), _one(new, view)), commit, view)
 
 
 def check_columns(commit: Commit, view: TableView) -> None:
@@ -218,8 +218,10 @@ def _widens(old: pa.Field[Any], new: pa.Field[Any]) -> bool:
 
 def tasks_of(view: TableView, files: pa.Table, predicate: Predicate) -> Sequence[SplitTask]:
     """The splits of some files that may have rows of a condition, read as the view reads them."""
-    some = replace(view.snapshot, base_files=files, changes={}, xrefs={}, skips={}, unread=None)
-    return plan_scan(view.at(some), predicate=predicate).tasks
+    only_these = replace(
+        view.snapshot, base_files=files, changes={}, xrefs={}, skips={}, unread=None
+    )
+    return plan_scan(view.at(only_these), predicate=predicate).tasks
 
 
 def _marks(commit: Commit, view: TableView) -> dict[str, tuple[RowNumbers, RowNumbers]]:
@@ -267,19 +269,19 @@ def _one(tables: Iterator[pa.Table], view: TableView) -> pa.Table:
 # --- what cancels out, and what is an update ---------------------------------------------------
 
 
-def _difference(gone: pa.Table, new: pa.Table) -> tuple[pa.Table, pa.Table]:
+def _difference(old: pa.Table, new: pa.Table) -> tuple[pa.Table, pa.Table]:
     """Two sets of rows without those that are in both, each as often as it is in both."""
-    hashes = row_hashes(gone), row_hashes(new)
+    hashes = row_hashes(old), row_hashes(new)
     common = np.intersect1d(*hashes)
     if not len(common):
-        return gone, new
+        return old, new
     places = [np.flatnonzero(np.isin(some, common)) for some in hashes]
     # Equal hashes do not make equal rows.
     keys = [_keys(rows.take(at), rows.column_names)
-            for rows, at in zip((gone, new), places, strict=True)]  # fmt: skip
+            for rows, at in zip((old, new), places, strict=True)]  # fmt: skip
     shared = Counter(keys[0]) & Counter(keys[1])
     kept = []
-    for rows, at, named in zip((gone, new), places, keys, strict=True):
+    for rows, at, named in zip((old, new), places, keys, strict=True):
         left, keep = shared.copy(), np.ones(rows.num_rows, dtype=np.bool_)
         for place, key in zip(at.tolist(), named, strict=True):
             if left[key] > 0:
@@ -296,7 +298,7 @@ def _keys(rows: pa.Table, names: Sequence[str]) -> list[str]:
 
 
 def _classified(
-    gone: pa.Table, new: pa.Table, commit: Commit, view: TableView
+    old: pa.Table, new: pa.Table, commit: Commit, view: TableView
 ) -> Iterator[tuple[str, pa.Table]]:
     """Which of the rows are images of one update.
 
@@ -306,7 +308,7 @@ def _classified(
     info = commit.actions.commit_info
     parameters = (info.operation_parameters if info else None) or {}
     metrics = (info.operation_metrics if info else None) or {}
-    pre = np.zeros(gone.num_rows, dtype=np.bool_)
+    pre = np.zeros(old.num_rows, dtype=np.bool_)
     post = np.zeros(new.num_rows, dtype=np.bool_)
     if "set" in parameters:
         pre[:], post[:] = True, True
@@ -315,12 +317,12 @@ def _classified(
         if updated is not None and updated == metrics.get("rows") == metrics.get("rowsRemoved"):
             pre[:], post[:] = True, True
         elif keys := _merge_keys(str(parameters["on"]), view):
-            sides = _keys(gone, keys), _keys(new, keys)
+            sides = _keys(old, keys), _keys(new, keys)
             both = set(sides[0]) & set(sides[1])
             pre = np.array([key in both for key in sides[0]], dtype=np.bool_)
             post = np.array([key in both for key in sides[1]], dtype=np.bool_)
     for change_type, rows, chosen in (
-        (DELETE, gone, ~pre), (BEFORE, gone, pre), (AFTER, new, post), (INSERT, new, ~post),
+        (DELETE, old, ~pre), (BEFORE, old, pre), (AFTER, new, post), (INSERT, new, ~post),
     ):  # fmt: skip
         if chosen.any():
             yield change_type, rows.filter(pa.array(chosen))

@@ -132,19 +132,19 @@ def _computed(value: Value, table: pa.Table, done: dict[Value, Any]) -> Any:
 def _case(value: Call, table: pa.Table, done: dict[Value, Any]) -> Any:
     """The result of the first condition that is true; no other one is computed, nor its error."""
     *pairs, otherwise = value.arguments
-    left, here = np.arange(table.num_rows), table
+    positions, undecided = np.arange(table.num_rows), table
     places, parts = [], []
     for condition, result in zip(pairs[::2], pairs[1::2], strict=True):
-        holds = np.asarray(compute(condition, here, done).fill_null(False))
+        holds = np.asarray(compute(condition, undecided, done).fill_null(False))
         if holds.any():
-            places.append(left[holds])
-            parts.append(compute(result, here.filter(pa.array(holds))))
-            left = left[~holds]
-            here, done = here.filter(pa.array(~holds)), {}
+            places.append(positions[holds])
+            parts.append(compute(result, undecided.filter(pa.array(holds))))
+            positions = positions[~holds]
+            undecided, done = undecided.filter(pa.array(~holds)), {}
     if not parts:
         return compute(otherwise, table, done)
-    places.append(left)
-    parts.append(compute(otherwise, here))
+    places.append(positions)
+    parts.append(compute(otherwise, undecided))
     order = np.argsort(np.concatenate(places), kind="stable")
     together: Any = pa.concat_arrays(parts)
     return together.take(pa.array(order))

@@ -131,11 +131,11 @@ class Environment:
             config[keys.CACHE_DISK_MAX_SIZE],
             config[keys.MAX_OPEN_FILES],
         )
-        made = cls(view.store, pool, view.context, config[keys.READ_PARALLELISM], view.kept)
+        environment = cls(view.store, pool, view.context, config[keys.READ_PARALLELISM], view.kept)
         if view.elsewhere is not None:
-            made = view.elsewhere.environment(made)
-        view.kept[Environment, os.getpid()] = made
-        return made
+            environment = view.elsewhere.environment(environment)
+        view.kept[Environment, os.getpid()] = environment
+        return environment
 
     def searcher(self, task: SplitTask) -> SplitSearcher:
         """The split of a task, opened when it is first used."""
@@ -219,10 +219,10 @@ class Environment:
         answered: dict[Search, dict[str, RowNumbers]] = {}
         for search in distinct:
             by_path: dict[str, RowNumbers] = {}
-            for some in self._groups(tasks):
+            for group_tasks in self._groups(tasks):
                 check_stop()
                 ask = functools.partial(SplitGroup.matching, search=search)
-                group, rows_of = self._ask_together(some, ask)
+                group, rows_of = self._ask_together(group_tasks, ask)
                 if rows_of is not None:
                     by_path |= {task.path: _NO_ROWS for task in group}
                     by_path |= {group[ordinal].path: rows for ordinal, rows in rows_of.items()}
@@ -277,8 +277,11 @@ class Environment:
         if rows_of is None:
             return [(task, {}) for task in tasks]
         ordinals = sorted(rows_of)
-        some = only[0].chosen(np.array(ordinals, dtype=np.intp))
-        return [(task, {only[1]: rows_of[at]}) for at, task in zip(ordinals, some, strict=True)]
+        tasks_with_hits = only[0].chosen(np.array(ordinals, dtype=np.intp))
+        return [
+            (task, {only[1]: rows_of[at]})
+            for at, task in zip(ordinals, tasks_with_hits, strict=True)
+        ]
 
     def _counted_together(self, tasks: SplitTasks) -> int | None:
         """How many rows match, if one index can count them."""
@@ -304,12 +307,14 @@ class Environment:
                 return counted
         total, left = 0, {task.path: task for task in tasks}
         # An index counts the rows that are deleted, too.
-        for some in self._groups([task for task in left.values() if task.vector is None]):
-            search = some[0].predicate
-            if not isinstance(search, Search) or any(t.predicate is not search for t in some):
+        for group_tasks in self._groups([task for task in left.values() if task.vector is None]):
+            search = group_tasks[0].predicate
+            if not isinstance(search, Search) or any(
+                t.predicate is not search for t in group_tasks
+            ):
                 continue
             group, counted = self._ask_together(
-                some, functools.partial(SplitGroup.count, search=search)
+                group_tasks, functools.partial(SplitGroup.count, search=search)
             )
             if counted is not None:
                 total += counted

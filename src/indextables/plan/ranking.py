@@ -138,11 +138,11 @@ def top_rows(
     return table.append_column(RANKED_BY, shown)
 
 
-def _places(hits: Hits, some: Hits) -> npt.NDArray[np.intp]:
+def _places(hits: Hits, chosen: Hits) -> npt.NDArray[np.intp]:
     """The positions of some hits among all of them."""
-    keys, some_keys = (one.splits << 40 | one.rows for one in (hits, some))
+    keys, chosen_keys = (one.splits << 40 | one.rows for one in (hits, chosen))
     order = np.argsort(keys)
-    return order[np.searchsorted(keys, some_keys, sorter=order)]
+    return order[np.searchsorted(keys, chosen_keys, sorter=order)]
 
 
 def _text_hits(
@@ -307,9 +307,9 @@ def _fits(view: TableView, leaf: FieldNode) -> bool:
 
 
 def _no_rows(columns: Sequence[str], schema: pa.Schema, *, ranked: bool) -> pa.Table:
-    made = [pa.field(SCORE, pa.float32()), pa.field(RANKED_BY, pa.float64())]
+    computed = [pa.field(SCORE, pa.float32()), pa.field(RANKED_BY, pa.float64())]
     fields = [column_field(schema, name) for name in columns]
-    return pa.schema([*fields, *made[: 1 + ranked]]).empty_table()
+    return pa.schema([*fields, *computed[: 1 + ranked]]).empty_table()
 
 
 def _read_hits(
@@ -330,8 +330,8 @@ def _read_hits(
         return searchers[ordinals[0]].read_rows(rows, columns)
     places = [np.flatnonzero(splits == ordinal) for ordinal in ordinals]
     parts = environment.ahead(
-        functools.partial(searchers[ordinal].read_rows, rows[here], columns)
-        for ordinal, here in zip(ordinals, places, strict=True)
+        functools.partial(searchers[ordinal].read_rows, rows[hits_of_split], columns)
+        for ordinal, hits_of_split in zip(ordinals, places, strict=True)
     )
     return pa.concat_tables(parts).take(np.argsort(np.concatenate(places), kind="stable"))
 
@@ -438,8 +438,8 @@ class Nearest:
         values = column.drop_null() if len(present) < len(column) else column
         for at in range(0, len(present), step):
             check_stop()
-            some = values.slice(at, step).flatten()
-            numbers = some.to_numpy(zero_copy_only=False).astype(np.float64)
+            elements = values.slice(at, step).flatten()
+            numbers = elements.to_numpy(zero_copy_only=False).astype(np.float64)
             compared = self._compared(numbers.reshape(-1, len(self.vector)))
             with np.errstate(over="ignore"):  # a dot product beyond what a score holds is infinite
                 scores[present[at : at + step]] = compared
@@ -454,8 +454,8 @@ class Nearest:
             if self.metric == "dot":
                 return _sums(vectors, np.broadcast_to(self.vector, vectors.shape))
             vectors, lengths = _in_range(vectors)
-            own, length = _in_range(self.vector[None])
-            products = _sums(vectors, np.broadcast_to(own, vectors.shape))
+            scaled, length = _in_range(self.vector[None])
+            products = _sums(vectors, np.broadcast_to(scaled, vectors.shape))
             cosines: Doubles = products / (lengths * length)
             return cosines
 
@@ -519,10 +519,10 @@ def nearest_hits(
         nearest_rows = no_hits()
         for rows in environment.rows(task, answers).read((nearest.column, ROW)):
             scores = nearest.scores(rows[nearest.column].combine_chunks())
-            here = np.flatnonzero(~np.isnan(scores))
-            numbers = np.asarray(rows[ROW])[here]
-            splits = np.full(len(here), places[task.path], dtype=np.int64)
-            nearest_rows = best_of(nearest_rows.and_more(Hits(splits, numbers, scores[here])), k)
+            scored = np.flatnonzero(~np.isnan(scores))
+            numbers = np.asarray(rows[ROW])[scored]
+            splits = np.full(len(scored), places[task.path], dtype=np.int64)
+            nearest_rows = best_of(nearest_rows.and_more(Hits(splits, numbers, scores[scored])), k)
         return nearest_rows
 
     best = no_hits()

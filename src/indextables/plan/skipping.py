@@ -296,12 +296,12 @@ class FileStatistics:
     @classmethod
     def of(cls, snapshot: Snapshot) -> FileStatistics:
         """The statistics of all files of a version, decoded once for all its queries."""
-        made: FileStatistics | None = snapshot.kept.get(cls.__name__)
-        if made is None:
+        statistics: FileStatistics | None = snapshot.kept.get(cls.__name__)
+        if statistics is None:
             parts = frozenset(snapshot.partition_columns)
-            made = cls(snapshot.entries, snapshot.schema, parts)
-            snapshot.kept[cls.__name__] = made
-        return made
+            statistics = cls(snapshot.entries, snapshot.schema, parts)
+            snapshot.kept[cls.__name__] = statistics
+        return statistics
 
     def judge(self, predicate: Predicate) -> Verdict:
         """What is known about the rows of each file."""

@@ -195,7 +195,7 @@ class SplitReader:
             parts = self.environment.map(
                 lambda task: aggregation.partials(self._rows([task])), tasks
             )
-            yield aggregation.combine([part for some in parts for part in some])
+            yield aggregation.combine([part for of_split in parts for part in of_split])
         else:
             rows = self.count(tasks)
             names = self.aggregation.names()

@@ -216,18 +216,18 @@ class SplitRows:
         Which rows match is decided here; what a piece holds is read when it is called.
         """
         reader, read_rows = self.searcher.split.rows, self.searcher.read_rows
-        here = [name for name in names if name in reader.schema.names]
+        stored = [name for name in names if name in reader.schema.names]
         if self.predicate == TRUE and limit is None:
             return [
                 Piece(functools.partial(self._read_groups, groups, names), size)
-                for groups, size in reader.group_ranges(here)
+                for groups, size in reader.group_ranges(stored)
             ]
         rows = self.matching()
         if rows is None:
             rows = np.arange(min(self.total, limit or 0))
         return [
-            Piece(functools.partial(read_rows, some, names), size)
-            for some, size in reader.row_ranges(rows[:limit], here, _PIECE)
+            Piece(functools.partial(read_rows, row_numbers, names), size)
+            for row_numbers, size in reader.row_ranges(rows[:limit], stored, _PIECE)
         ]
 
     def _read_groups(self, groups: range, names: Sequence[str]) -> pa.Table:
@@ -235,12 +235,12 @@ class SplitRows:
         rows, starts = self.searcher.split.rows, self.searcher.split.rows.footer.group_starts
         table = rows.read_some(groups, [n for n in names if n in rows.schema.names])
         numbers = np.arange(starts[groups.start], starts[groups.stop])
-        left = self.searcher.live(numbers)
-        if left is not None and len(left) < len(numbers):
+        live = self.searcher.live(numbers)
+        if live is not None and len(live) < len(numbers):
             # A table without columns forgets how many rows it has when some are taken.
-            some = pa.array(left - numbers[0])
-            table = table.take(some) if table.column_names else without_columns(len(left))
-            numbers = left
+            positions = pa.array(live - numbers[0])
+            table = table.take(positions) if table.column_names else without_columns(len(live))
+            numbers = live
         return self.searcher.complete(table, names, rows=numbers)
 
     def read(self, names: Sequence[str], *, limit: int | None = None) -> Iterator[pa.Table]:
@@ -323,25 +323,25 @@ class SplitRows:
         needed = {column.root for column in columns(self.predicate)}
         names = [name for name in schema.names if name in needed]
         reader = self.searcher.split.rows
-        here = [n for n in names if n in reader.schema.names]
+        stored = [n for n in names if n in reader.schema.names]
         if rows is None:
-            for groups, _ in self._groups(here):
+            for groups, _ in self._groups(stored):
                 starts = reader.footer.group_starts
                 numbers = np.arange(starts[groups.start], starts[groups.stop])
-                yield numbers, self.searcher.complete(reader.read_some(groups, here), names)
+                yield numbers, self.searcher.complete(reader.read_some(groups, stored), names)
             return
-        for piece, _ in reader.row_ranges(rows, here, _PIECE):
+        for piece, _ in reader.row_ranges(rows, stored, _PIECE):
             yield piece, self.searcher.read_rows(piece, names)
 
-    def _groups(self, here: Sequence[str]) -> list[tuple[range, int]]:
+    def _groups(self, names: Sequence[str]) -> list[tuple[range, int]]:
         """The row groups whose bounds allow a match, in runs of some."""
         reader, schema = self.searcher.split.rows, self.searcher.context.schema
         is_near = reader.store.local_path(reader.path) is not None
         few = is_near and len(reader.footer.group_starts) <= _FEW_GROUPS
-        if not here or few or not reader.has_bounds:
-            return reader.group_ranges(here, _PIECE_GROUPS)
+        if not names or few or not reader.has_bounds:
+            return reader.group_ranges(names, _PIECE_GROUPS)
         keep = keep_row_groups(self.predicate, reader.footer.parquet, reader.schema, schema=schema)
-        return reader.group_ranges(here, _PIECE_GROUPS, groups=np.flatnonzero(keep).tolist())
+        return reader.group_ranges(names, _PIECE_GROUPS, groups=np.flatnonzero(keep).tolist())
 
     def _decide(self, rows: RowNumbers, table: pa.Table) -> Mask:
         answer: Any = evaluate(

@@ -266,13 +266,13 @@ def _ranked_words(ranks: Sequence[_Rank]) -> pa.Table:
 def _near(words: Sequence[str], text: str, most: int) -> Iterator[tuple[str, int]]:
     """The words within a distance, each with its own."""
     for at in range(0, len(words), _WORDS_AT_ONCE):
-        left = words[at : at + _WORDS_AT_ONCE]
-        left = words_within(left, text, most)
+        farther = words[at : at + _WORDS_AT_ONCE]
+        farther = words_within(farther, text, most)
         for distance in range(most + 1):
-            here = words_within(left, text, distance)
-            yield from ((word, distance) for word in here)
-            nearer = set(here)
-            left = [word for word in left if word not in nearer]
+            at_distance = words_within(farther, text, distance)
+            yield from ((word, distance) for word in at_distance)
+            nearer = set(at_distance)
+            farther = [word for word in farther if word not in nearer]
 
 
 def _listed_field(view: TableView, name: str) -> FieldMapping:
@@ -317,21 +317,23 @@ def more_like(
     `fields` are weights by shown names. Result and conditions have stored names.
     """
     mapped = {name: _field_of_words(view, name) for name in fields}
-    own: tuple[str, int] | None = None
+    identity: tuple[str, int] | None = None
     if row is None:
         values: dict[str, list[str]] = {name: [text or ""] for name in fields}
     else:
-        values, own = _texts_of(view, row, mapped)
-    words = _telling_words(view, mapped, values, most_words, least_rows=1 if own is None else 2)
+        values, identity = _texts_of(view, row, mapped)
+    words = _telling_words(
+        view, mapped, values, most_words, least_rows=1 if identity is None else 2
+    )
     leaves = [(Term(escaped_field([view.names.stored_name(n)]), w), fields[n]) for n, w in words]
     parts = tuple(leaf if weight == 1 else Boost(leaf, weight) for leaf, weight in leaves)
     search = Search(None, Boolean(should=parts), " ".join(word for _, word in words))
     read = list(dict.fromkeys([*columns, SPLIT, ROW]))
     more = None if limit is None else limit + 1
     similar = top_rows(view, search, predicate=predicate, columns=read, limit=more)
-    if own is not None:
+    if identity is not None:
         places = zip(similar[SPLIT].to_pylist(), similar[ROW].to_pylist(), strict=True)
-        similar = similar.filter(pa.array([place != own for place in places], pa.bool_()))
+        similar = similar.filter(pa.array([place != identity for place in places], pa.bool_()))
     return similar.slice(0, limit).select([*columns, similar.schema.names[-1]])
 
 

@@ -284,8 +284,8 @@ def _fields(
         component, owner = row["component_type"], row["field_name"]
         target: dict[str, int] = shared if owner is None else by_field.setdefault(owner, {})
         target[component] = target.get(component, 0) + row["size_bytes"]
-    own = MAPPING_PROPERTY in snapshot.metadata.configuration
-    mapping: Any = seen.mapping.by_name if own else {}
+    has_mapping = MAPPING_PROPERTY in snapshot.metadata.configuration
+    mapping: Any = seen.mapping.by_name if has_mapping else {}
     types = {f.name: type_name(f.type) for f in seen.schema}
     fields = tuple(
         FieldSize(

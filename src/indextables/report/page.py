@@ -92,8 +92,9 @@ def _checkpoint(report: Report) -> tuple[str, str]:
 
 
 def _foot(report: Report) -> str:
-    made = f"{escape(moment(report.made_ms))} with {escape(report.made_with)}"
-    return f"<footer><p>Made {made}. Sizes are decimal: 1 MB is 1,000,000 bytes.</p></footer>"
+    time, program = escape(moment(report.made_ms)), escape(report.made_with)
+    sizes = "Sizes are decimal: 1 MB is 1,000,000 bytes."
+    return f"<footer><p>Made {time} with {program}. {sizes}</p></footer>"
 
 
 def _section(name: str, title: str, *content: str) -> str:

@@ -400,14 +400,14 @@ def default_texts(schema: pa.Schema) -> dict[str, str]:
     return texts
 
 
-def missing_defaults(schema: pa.Schema, here: Container[str]) -> dict[str, Any]:
+def missing_defaults(schema: pa.Schema, stored: Container[str]) -> dict[str, Any]:
     """What rows have in columns that their split does not have, as Arrow scalars; never null.
 
     >>> field = with_existence_default(pa.field("n", pa.int64()), pa.scalar(7))
-    >>> missing_defaults(pa.schema([field, ("m", pa.int64())]), here=["m"])
+    >>> missing_defaults(pa.schema([field, ("m", pa.int64())]), stored=["m"])
     {'n': <pyarrow.Int64Scalar: 7>}
     """
-    texts = {name: text for name, text in default_texts(schema).items() if name not in here}
+    texts = {name: text for name, text in default_texts(schema).items() if name not in stored}
     values = {name: read_literal(text, schema.field(name).type) for name, text in texts.items()}
     return {name: value for name, value in values.items() if value is not None}
 

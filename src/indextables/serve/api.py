@@ -395,7 +395,7 @@ def _openapi(api: Api) -> dict[str, Any]:
     }
     properties["filters"] |= {"items": {"type": "object"}}
     properties["facets"] |= {"maxItems": MOST_FACETS}
-    own = {
+    declared = {
         "format": {"type": "string", "enum": list(_FORMATS)},
         "since": {"type": "integer", "minimum": 0},
         "row": {"type": "integer", "minimum": 0},
@@ -438,7 +438,7 @@ def _openapi(api: Api) -> dict[str, Any]:
                         "name": p,
                         "in": "query",
                         "required": p in required.get(handler, ()),
-                        "schema": own.get(p) or properties.get(p) or {"type": "string"},
+                        "schema": declared.get(p) or properties.get(p) or {"type": "string"},
                     }
                     for p in inputs.get(handler, ())
                 ]

@@ -149,8 +149,8 @@ def access_to(
             "--no-token, or listen at 127.0.0.1."
         )
     port = listening.getsockname()[1]
-    own = _LOOPBACK if host in _LOOPBACK else (host, *_LOOPBACK)
-    names = [f"[{name}]" if ":" in name else name for name in own]
+    addresses = _LOOPBACK if host in _LOOPBACK else (host, *_LOOPBACK)
+    names = [f"[{name}]" if ":" in name else name for name in addresses]
     hosts = {f"{name}:{port}".lower() for name in names}
     hosts |= {name.lower() for name in allowed} | {f"{name}:{port}".lower() for name in allowed}
     token = secrets.token_urlsafe(24) if with_token else None

@@ -191,8 +191,8 @@ def _past(rows: pa.Table, value: Any, direction: str) -> Any:
     if not split or not row.isdecimal() or len(row) > 18:
         raise UnsupportedError(f"[{value}] is not a value of [{DOC}]")
     compare: Any = pc.greater if direction == "ascending" else pc.less
-    here = pc.and_(pc.equal(rows[SPLIT], pa.scalar(split)), compare(rows[ROW], int(row)))
-    return pc.or_(compare(rows[SPLIT], split), here)
+    later_in_split = pc.and_(pc.equal(rows[SPLIT], pa.scalar(split)), compare(rows[ROW], int(row)))
+    return pc.or_(compare(rows[SPLIT], split), later_in_split)
 
 
 def _sort_value(value: Any) -> Any:

@@ -80,14 +80,14 @@ class Work:
             raise RequestError(f"Another search has the id {key!r}.")
         stop = Stop()
         self._running[key] = Running(stop, what, time.monotonic())
-        gone = asyncio.create_task(_disconnected(request))
-        gone.add_done_callback(
+        disconnected = asyncio.create_task(_disconnected(request))
+        disconnected.add_done_callback(
             lambda task: None if task.cancelled() else stop.wish("its client has gone")
         )
         try:
             return await self._run(function, stop)
         finally:
-            gone.cancel()
+            disconnected.cancel()
             del self._running[key]
 
     async def _run(self, function: Callable[[], Result], stop: Stop) -> Result:

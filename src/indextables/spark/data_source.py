@@ -226,13 +226,13 @@ class RankedReader(source.DataSourceReader):
         chosen = self.options.chosen
         table = _opened(self.options.access(path), version)
         target = worker_schema(self.schema)
-        made = {SCORE, *(f"_snippet_{name}" for name in chosen.snippets)}
+        computed = {SCORE, *(f"_snippet_{name}" for name in chosen.snippets)}
         hits = table.search(
             chosen.search or "",
             mode=check_mode(chosen.mode),
             fields=chosen.fields or None,
             where=chosen.where,
-            columns=[name for name in target.names if name not in made],
+            columns=[name for name in target.names if name not in computed],
             limit=chosen.limit,
             snippets=chosen.snippets,
             timezone=chosen.timezone,
@@ -295,8 +295,8 @@ def _row_change(access: TableAccess, options: SourceOptions, schema: StructType)
     """The write of a MERGE that a client of Spark Connect computed."""
     change = json.loads(options.row_change or "")
     view = view_of(access, version=change.pop("version"))
-    own = StructType([f for f in schema if f.name not in (*ROW_IDENTITY, ROW_ACTION)])
-    target = evolved_table(view, table_schema(own), merge_schema=options.merge_schema)
+    columns = StructType([f for f in schema if f.name not in (*ROW_IDENTITY, ROW_ACTION)])
+    target = evolved_table(view, table_schema(columns), merge_schema=options.merge_schema)
     return plan_row_change(view, target=target, kind="merge", checked_by_spark=False, **change)
 
 

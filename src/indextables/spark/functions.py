@@ -264,12 +264,12 @@ def _udf(name: str) -> Callable[..., Column]:
     from indextables.statements import search_functions
 
     context = active_context()
-    made = {} if context is None else _udfs.setdefault(context, {})
-    if name not in made:
+    udfs_of_context = {} if context is None else _udfs.setdefault(context, {})
+    if name not in udfs_of_context:
         make: Any = arrow_udf  # its kind is inferred from the annotations, which mypy does not know
         return_type = "string" if name == SNIPPET else "boolean"
-        made[name] = make(getattr(search_functions, name), return_type)
-    return made[name]
+        udfs_of_context[name] = make(getattr(search_functions, name), return_type)
+    return udfs_of_context[name]
 
 
 # --- values cut into equal parts -------------------------------------------------------------

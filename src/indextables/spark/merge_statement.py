@@ -168,7 +168,8 @@ def with_clauses(
             for at, text in enumerate(assigned.values())
         ]
     case = {
-        action: f"CASE {' '.join(some)} END" if some else "NULL" for action, some in cases.items()
+        action: f"CASE {' '.join(branches)} END" if branches else "NULL"
+        for action, branches in cases.items()
     }
     there = f"{source_name}.{THERE}"
     chosen = (
@@ -521,11 +522,11 @@ def frame_with_clauses(
         .otherwise(cases.get("matched", nothing))
         .cast("int")
     )
-    own = [F.col(f"{quoted_name(alias)}.{quoted_name(n)}") for n in table.shown.names]
+    table_columns = [F.col(f"{quoted_name(alias)}.{quoted_name(n)}") for n in table.shown.names]
     flat = joined.select(
         chosen.alias(CLAUSE),
         (split.isNotNull() & there.isNotNull()).alias(_MATCHED),
-        *own,
+        *table_columns,
         split,
         F.col(f"{quoted_name(alias)}.{ROW}"),
         *(F.when(chosen == number, value).alias(name) for number, value, name in values),

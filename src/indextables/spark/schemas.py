@@ -152,8 +152,10 @@ def _not_default(schema: str, mapping: str) -> dict[str, str]:
     default = build_mapping(from_json(schema), Config()).by_name
     by_column = {}
     for one in TableMapping.from_json(mapping).fields:
-        here = replace(one, field="", fast=False)
-        usual = replace(default[one.name], field="", fast=False) if one.name in default else here
-        if here != usual or (one.synonyms and one.name in default):
-            by_column[one.name] = TableMapping((here,)).to_json(with_synonyms=True)
+        mapped = replace(one, field="", fast=False)
+        default_mapped = (
+            replace(default[one.name], field="", fast=False) if one.name in default else mapped
+        )
+        if mapped != default_mapped or (one.synonyms and one.name in default):
+            by_column[one.name] = TableMapping((mapped,)).to_json(with_synonyms=True)
     return by_column

@@ -38,8 +38,8 @@ if TYPE_CHECKING:
 
 def access_to(spark: SparkSession, target: Target) -> TableAccess:
     """How to reach the table that a statement is about, with the session's configuration."""
-    own = _path(target)
-    path, options = (own, {}) if own is not None else _place(spark, target)
+    named_path = _path(target)
+    path, options = (named_path, {}) if named_path is not None else _place(spark, target)
     if not path.strip():
         raise StatementError("The path of the table is empty. Write it in quotes.")
     return SourceOptions.parse({**options, "path": path}, session_settings(spark)).access()

@@ -266,8 +266,8 @@ class TableStreamReader(source.DataSourceStreamReader, SupportsTriggerAvailableN
 
     def _check_columns(self, view: TableView) -> None:
         now = without_mappings(spark_schema(view.names.shown).fields)
-        here = without_mappings(self.schema.fields)
-        if [(f.name, f.dataType) for f in now] != [(f.name, f.dataType) for f in here]:
+        at_start = without_mappings(self.schema.fields)
+        if [(f.name, f.dataType) for f in now] != [(f.name, f.dataType) for f in at_start]:
             raise StreamSourceError(
                 view.uri,
                 f"its columns changed in version {view.version} or before. Start the query again: "
@@ -442,8 +442,8 @@ class StreamLog:
 
     def _commit(self, first: Offset, commit: VersionActions) -> Iterator[Unit]:
         adds = [a for a in commit.actions if isinstance(a, Add) and a.data_change]
-        gone = {a.path for a in commit.actions if isinstance(a, Remove) and a.data_change}
-        if not gone:
+        removed = {a.path for a in commit.actions if isinstance(a, Remove) and a.data_change}
+        if not removed:
             files = files_from_adds([(add, first.version, 0) for add in adds])
             yield from self._files(first, files.sort_by("path"))
         elif self._has_new_rows(commit, adds) and first.index == 0:

@@ -59,10 +59,10 @@ def can_be_linked(split: SplitSearcher, columns: Sequence[str]) -> bool:
     A column that became a fast field since is in the rows of older splits, not in their indexes.
     One that was added with a default is in neither.
     """
-    here, declared = split.split.info.mapping.by_name, split.context.mapping.by_name
+    of_index, declared = split.split.info.mapping.by_name, split.context.mapping.by_name
     return split.can_use_index(columns) and all(
-        here[name].field == declared[name].field
-        if name in here
+        of_index[name].field == declared[name].field
+        if name in of_index
         else name not in split.constants or not declared[name].field
         for name in columns
     )
@@ -184,9 +184,9 @@ class LinkedSplits:
             columns = columns_of(query)
             can_answer = all(can_be_linked(splits[ordinal], columns) for ordinal in self.alike)
             compiler = (self.pairwise_compiler if scored else self.compiler)(splits[0])
-            made = Question(query, context, compiler, can_answer, levels(query))
+            question = Question(query, context, compiler, can_answer, levels(query))
             clauses = sum(map(_clauses, leaves_of(query))) if self._is_whole else sys.maxsize
-            return made, _KEPT_QUESTION + clauses
+            return question, _KEPT_QUESTION + clauses
 
         return self._questions.get((id(query), id(context), scored), make)
 
@@ -217,10 +217,10 @@ class LinkedSplits:
         """What compiles queries for the index."""
         kept: tuple[SearchContext, Compiler] | None = self.__dict__.get("_compiler")
         if kept is None or kept[0] is not like.context:
-            made = SplitSource(like, self.index, self.term_counts).compiler
+            compiler = SplitSource(like, self.index, self.term_counts).compiler
             if self._is_whole:
-                made = replace(made, asked={})
-            kept = self.__dict__["_compiler"] = like.context, made
+                compiler = replace(compiler, asked={})
+            kept = self.__dict__["_compiler"] = like.context, compiler
         return kept[1]
 
     def pairwise_compiler(self, like: SplitSearcher) -> Compiler:
@@ -233,8 +233,8 @@ class LinkedSplits:
 
     def number(self, split: int, row: int) -> int:
         """The number that the document of a row carries; rows of other splits may have it too."""
-        own = np.flatnonzero(self._tags >> TAG_BITS == split)
-        begun = own[self._firsts[own] <= row]
+        tags_of_split = np.flatnonzero(self._tags >> TAG_BITS == split)
+        begun = tags_of_split[self._firsts[tags_of_split] <= row]
         at = begun[np.argmax(self._firsts[begun])]
         tag = int(self._tags[at]) & ((1 << TAG_BITS) - 1)
         return numbered_from(tag, row - int(self._firsts[at]))

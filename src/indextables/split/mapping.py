@@ -211,7 +211,7 @@ class TableMapping:
                 hashed=any("hashed" in entry for entry in entries),
             )
             names = [f.name for f in mapping.fields], [f.field for f in mapping.indexed]
-            if any(len(set(some)) < len(some) for some in names):
+            if any(len(set(values)) < len(values) for values in names):
                 raise ValueError("a column or a field of the index occurs twice")
             return mapping
         except (KeyError, TypeError, ValueError, AttributeError) as error:
@@ -225,9 +225,9 @@ class TableMapping:
     def without(self, names: Iterable[str]) -> TableMapping:
         """The mapping after columns were dropped; their fields are retired."""
         dropped = set(names)
-        gone = tuple(f for f in self.fields if f.name in dropped and f.field)
+        retired = tuple(f for f in self.fields if f.name in dropped and f.field)
         kept = tuple(f for f in self.fields if f.name not in dropped)
-        return replace(self, fields=kept, retired=self.retired + gone)
+        return replace(self, fields=kept, retired=self.retired + retired)
 
     def tantivy_schema(self) -> tantivy.Schema:
         """The schema of the index.
@@ -277,9 +277,9 @@ def compatible(index: TableMapping, query: TableMapping, names: Iterable[str]) -
     If not, the rows have to be scanned: the index holds other words than the query looks for.
     """
     return all(
-        (here := index.by_name.get(name)) is not None
-        and (there := query.by_name.get(name)) is not None
-        and here.fingerprint == there.fingerprint
+        (indexed := index.by_name.get(name)) is not None
+        and (declared := query.by_name.get(name)) is not None
+        and indexed.fingerprint == declared.fingerprint
         for name in names
     )
 

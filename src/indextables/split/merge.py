@@ -266,18 +266,18 @@ def _holds_words_of(source: SplitFile, mapping: TableMapping, schema: pa.Schema)
     it was added with a default. The values of one that was widened since may be indexed in another
     spelling. Words of a column that was dropped since are to go, and so are hashes of its values.
     """
-    here, columns = source.info.mapping, source.footer.schema
+    indexed, columns = source.info.mapping, source.footer.schema
     if missing_defaults(schema, columns.names):
         return False
-    if here.hashed != mapping.hashed or (here.hashed and not hashes_hold(columns, schema)):
+    if indexed.hashed != mapping.hashed or (indexed.hashed and not hashes_hold(columns, schema)):
         return False
-    if {f.field for f in mapping.retired} & {f.field for f in here.indexed}:
+    if {f.field for f in mapping.retired} & {f.field for f in indexed.indexed}:
         return False
     for declared in mapping.fields:
-        own = here.by_name.get(declared.name)
-        if own is None:
+        field = indexed.by_name.get(declared.name)
+        if field is None:
             continue
-        if own.field != declared.field or own.fingerprint != declared.fingerprint:
+        if field.field != declared.field or field.fingerprint != declared.fingerprint:
             return False
         data_type = schema.field(declared.name).type
         if declared.field and not columns.field(declared.name).type.equals(data_type):

@@ -477,8 +477,8 @@ class SplitSearcher:
         """
         if not self.context.defaults:
             return self.partition
-        here = {*self.split.rows.schema.names, *self.partition}
-        added = missing_defaults(self.context.schema, here)
+        present = {*self.split.rows.schema.names, *self.partition}
+        added = missing_defaults(self.context.schema, present)
         return {**added, **self.partition} if added else self.partition
 
     @cached_property
@@ -545,15 +545,15 @@ class SplitSearcher:
         if not self.split.has_index:
             return False
         self.split.prepare_search(self.pool.cache)
-        here, declared = self.split.info.mapping, self.context.mapping
-        names = [n for n in columns if n in here.by_name]
+        indexed, declared = self.split.info.mapping, self.context.mapping
+        names = [n for n in columns if n in indexed.by_name]
         words = [n for n in names if declared.by_name[n].kind in WORDS | {"ip"}]
-        return compatible(here, declared, words) and not any(map(self._is_rescaled, names))
+        return compatible(indexed, declared, words) and not any(map(self._is_rescaled, names))
 
     def _is_rescaled(self, name: str) -> bool:
         """Whether the index may hold decimals as integers of another scale than the table has."""
-        own = self.split.info.mapping.by_name[name]
-        if not own.field or own.kind != "decimal":
+        indexed = self.split.info.mapping.by_name[name]
+        if not indexed.field or indexed.kind != "decimal":
             return False
         data_type, stored = self.context.schema.field(name).type, self.split.rows.schema
         return name in stored.names and not stored.field(name).type.equals(data_type)
@@ -565,13 +565,13 @@ class SplitSearcher:
     @cached_property
     def _fields(self) -> TableMapping:
         """The table's fields as this split's index has them."""
-        here = self.split.info.mapping
+        indexed = self.split.info.mapping
         fields = []
         for declared in self.context.mapping.fields:
-            own = here.by_name.get(declared.name)
-            if own is not None and own.fingerprint == declared.fingerprint:
-                fields.append(own)
-            elif own is not None or declared.name in self.partition:
+            field_of_index = indexed.by_name.get(declared.name)
+            if field_of_index is not None and field_of_index.fingerprint == declared.fingerprint:
+                fields.append(field_of_index)
+            elif field_of_index is not None or declared.name in self.partition:
                 fields.append(replace(declared, field=""))
             elif declared.name in self.constants:
                 fields.append(replace(declared, field="", partition=True))
@@ -583,8 +583,8 @@ class SplitSearcher:
 
     def scan(self, search: Search, query: Query) -> RowNumbers:
         """Search without the index, a piece of the rows at a time."""
-        here = self.split.rows.schema.names
-        needed = [name for name in columns_of(query) if name in here]
+        stored = self.split.rows.schema.names
+        needed = [name for name in columns_of(query) if name in stored]
         row_numbers = []
         for first, table in self.split.rows.batches(needed, groups_at_once=8):
             mask = search_rows(
@@ -632,8 +632,8 @@ class SplitSearcher:
     def read_rows(self, rows: RowNumbers, columns: Sequence[str]) -> pa.Table:
         """Rows by number, in the table's schema: added columns are null or their default, types
         are widened."""
-        here = self.split.rows.schema.names
-        stored = [name for name in columns if name in here]
+        in_file = self.split.rows.schema.names
+        stored = [name for name in columns if name in in_file]
         kept = self.pool.columns.rows(self.split, rows, stored)
         missing = [name for name in stored if name not in kept]
         if kept:

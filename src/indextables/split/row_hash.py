@@ -172,8 +172,8 @@ def _of_texts(column: ArrowColumn) -> Words:
     whole_words = counted // _WORD
     having = count - np.cumsum(np.bincount(whole_words))
     for at in range(int(whole_words[0])):
-        some = slice(0, int(having[at]))
-        _add_words(total[some], words[starts[some] + at * _WORD])
+        having_block = slice(0, int(having[at]))
+        _add_words(total[having_block], words[starts[having_block] + at * _WORD])
     _add_words(total, words[starts + whole_words * _WORD] & _BITS[counted % _WORD])
     for row in np.flatnonzero(lengths > _LONG).tolist():
         start = int(starts[row])

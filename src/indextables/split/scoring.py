@@ -291,17 +291,20 @@ class CombinedSearcher:
             if row not in matching(searcher.bound(self._query), searcher.source()):
                 return None
             return ExplainedRow(float(self._scores(self._query, compiler)[split][row]))
-        one = compiler.build.row(self._linked.number(split, row))
-        both = [(tantivy.Occur.Must, query), (tantivy.Occur.Must, compiler.build.boosted(one, 0.0))]
+        this_row = compiler.build.row(self._linked.number(split, row))
+        clauses = [
+            (tantivy.Occur.Must, query),
+            (tantivy.Occur.Must, compiler.build.boosted(this_row, 0.0)),
+        ]
         # Rows of other splits may carry the same number.
-        asked = index.hits(compiler.build.combined(both), len(self.splits))
-        found = self._hits(asked)
-        here = np.flatnonzero((found.splits == split) & (found.rows == row)).tolist()
-        if not here:
+        raw_hits = index.hits(compiler.build.combined(clauses), len(self.splits))
+        hits = self._hits(raw_hits)
+        positions = np.flatnonzero((hits.splits == split) & (hits.rows == row)).tolist()
+        if not positions:
             return None
-        explanation = index.explain(query, asked[here[0]][1])
+        explanation = index.explain(query, raw_hits[positions[0]][1])
         terms = tuple(_terms(explanation, self._bm25))
-        score = float(found.scores[here[0]])
+        score = float(hits.scores[positions[0]])
         if self._bm25 != TANTIVY:
             score = float(np.float32(_score(explanation, self._bm25)))
         is_sum = np.isclose(sum(term.score for term in terms), score, rtol=1e-3)
@@ -350,8 +353,8 @@ class CombinedSearcher:
         tells how many are behind it.
         """
         score, last = hits[-1]
-        here = len(hits) - len(_better(hits, score))
-        return int(here / self._linked.share_before(last.segment_ord, last.doc))
+        equal = len(hits) - len(_better(hits, score))
+        return int(equal / self._linked.share_before(last.segment_ord, last.doc))
 
     def _weighted(self, query: tantivy.Query, k: int, within: Sequence[Mask] | None) -> Hits:
         """The same with other constants of BM25, in any case with all ties of the k-th."""
@@ -362,9 +365,9 @@ class CombinedSearcher:
         known: dict[tuple[int, int], float] = {}
         while True:
             asked = self._linked.index.searcher.hits(query, limit)
-            found = self._hits(asked)
-            found = replace(found, scores=np.arange(len(found)))  # type: ignore[arg-type]
-            kept = _kept(self._live(found), within)
+            ordered = self._hits(asked)
+            ordered = replace(ordered, scores=np.arange(len(ordered)))  # type: ignore[arg-type]
+            kept = _kept(self._live(ordered), within)
             scores = [self._weighted_score(query, asked[at][1], known) for at in kept.scores]
             hits = replace(kept, scores=np.array(scores, np.float32))
             hits = hits.take(np.argsort(-hits.scores, kind="stable"))
@@ -411,8 +414,8 @@ class CombinedSearcher:
             low = build.boosted(build.number(LEVEL_FIELD, level), 0.0)
             both = build.combined([(tantivy.Occur.Must, query), (tantivy.Occur.Must, low)])
             asked = _as_good(self._linked.index.searcher.hits(both, at_once), score)
-            found = _kept(self._live(self._hits(asked)), within)
-            tied = found.take(np.flatnonzero(found.scores == score))
+            hits = _kept(self._live(self._hits(asked)), within)
+            tied = hits.take(np.flatnonzero(hits.scores == score))
             if len(asked) == at_once:
                 level += 2  # too many to see them all
             elif (missing := k - len(better) - len(tied)) > 0:
@@ -433,14 +436,14 @@ class CombinedSearcher:
             return hits
         kept = np.ones(len(hits), dtype=np.bool_)
         for ordinal in np.unique(hits.splits).tolist():
-            here = np.flatnonzero(hits.splits == ordinal)
-            kept[here] = self.splits[ordinal].are_live(hits.rows[here])
+            positions = np.flatnonzero(hits.splits == ordinal)
+            kept[positions] = self.splits[ordinal].are_live(hits.rows[positions])
         return hits.take(np.flatnonzero(kept))
 
-    def _hits(self, found: list[Hit]) -> Hits:
-        if not found:
+    def _hits(self, raw_hits: list[Hit]) -> Hits:
+        if not raw_hits:
             return no_hits()
-        scores, addresses = zip(*found, strict=True)
+        scores, addresses = zip(*raw_hits, strict=True)
         numbers = self._linked.index.searcher.numbers(addresses)
         splits, rows = self._linked.locate(addresses, numbers)
         return Hits(splits, rows, np.array(scores, np.float32), self._hashes(splits, rows))
@@ -449,16 +452,18 @@ class CombinedSearcher:
         if not self._hashes_hold:
             return None
         if len(self.splits) == 1:
-            (own,) = self.splits[0].pool.hashes(self.splits[0].split)
-            return own[rows].astype(np.int64)
+            (of_rows,) = self.splits[0].pool.hashes(self.splits[0].split)
+            return of_rows[rows].astype(np.int64)
         hashes = np.zeros(len(rows), dtype=np.int64)
         ordinals: list[int] = np.unique(splits).tolist()
         for at in range(0, len(ordinals), _HASHES_AT_ONCE):
-            some = ordinals[at : at + _HASHES_AT_ONCE]
-            found = self.splits[0].pool.hashes(*(self.splits[ordinal].split for ordinal in some))
-            for ordinal, of_split in zip(some, found, strict=True):
-                here = np.flatnonzero(splits == ordinal)
-                hashes[here] = of_split[rows[here]]
+            portion = ordinals[at : at + _HASHES_AT_ONCE]
+            hashes_of_splits = self.splits[0].pool.hashes(
+                *(self.splits[ordinal].split for ordinal in portion)
+            )
+            for ordinal, of_split in zip(portion, hashes_of_splits, strict=True):
+                positions = np.flatnonzero(splits == ordinal)
+                hashes[positions] = of_split[rows[positions]]
         return hashes
 
     @functools.cached_property
@@ -528,8 +533,8 @@ class CombinedSearcher:
             hits = self._weighted(query, total, None)
         scores = self._zeros()
         for ordinal, target in enumerate(scores):
-            here = hits.splits == ordinal
-            target[hits.rows[here]] = hits.scores[here]
+            of_split = hits.splits == ordinal
+            target[hits.rows[of_split]] = hits.scores[of_split]
         return scores
 
     def _zeros(self) -> list[Scores]:
@@ -590,8 +595,9 @@ def _score(explanation: Mapping[str, Any], bm25: Bm25) -> float:
         case "BooleanClause":
             return sum(_score(one, bm25) for one in details)
         case "Boost":
-            own: float = details[0]["value"]
-            return _score(details[0], bm25) * (explanation["value"] / own) if own else 0.0
+            inner_score: float = details[0]["value"]
+            factor = explanation["value"] / inner_score if inner_score else 0.0
+            return _score(details[0], bm25) * factor
         case _:
             value: float = explanation["value"]  # of what is not a word
             return value
@@ -641,8 +647,8 @@ def _kept(hits: Hits, within: Sequence[Mask] | None) -> Hits:
         return hits
     kept = np.zeros(len(hits), dtype=np.bool_)
     for ordinal in np.unique(hits.splits).tolist():
-        here = np.flatnonzero(hits.splits == ordinal)
-        kept[here] = within[ordinal][hits.rows[here]]
+        positions = np.flatnonzero(hits.splits == ordinal)
+        kept[positions] = within[ordinal][hits.rows[positions]]
     return hits.take(np.flatnonzero(kept))
 
 
@@ -694,15 +700,15 @@ def break_ties(
     columns = [f.name for f in sorted(schema, key=lambda f: pa.types.is_nested(f.type))]
     at = 0
     while at < len(columns) and len(groups):
-        some = columns[at : 2 * at + 1]
-        at += len(some)
+        portion = columns[at : 2 * at + 1]
+        at += len(portion)
         counts = np.bincount(groups, minlength=int(groups.max()) + 1)
         first = np.cumsum(counts) - counts
         tied = np.flatnonzero((counts[groups] > 1) & (first[groups] < k))
         if not len(tied):
             break
-        values = read(some, hits.splits[tied], hits.rows[tied])
-        ranks = [groups[tied], *(_ranks(values.column(name).combine_chunks()) for name in some)]
+        values = read(portion, hits.splits[tied], hits.rows[tied])
+        ranks = [groups[tied], *(_ranks(values.column(name).combine_chunks()) for name in portion)]
         finer = np.lexsort(ranks[::-1])
         hits = _reordered(hits, tied, tied[finer])
         keys = np.stack(ranks, axis=1)[finer]

@@ -330,7 +330,7 @@ def _log_counters() -> dict[str, CacheStats]:
 
 def _invalidate_here(identity: str | None) -> tuple[int, int]:
     caches_of = caches_by_store()
-    caches = [c for of, some in caches_of.items() if identity in (None, of) for c in some]
+    caches = [c for store, kept in caches_of.items() if identity in (None, store) for c in kept]
     before = total_stats(caches)
     for cache in caches:
         cache.invalidate()

@@ -197,13 +197,13 @@ def purge(statement: s.Purge, session: Session) -> pa.Table:
         log_retention_hours=statement.log_retention,
         dry_run=statement.dry_run,
     )
-    found = len(done.orphans) + len(done.leftovers)
+    unneeded = len(done.orphans) + len(done.leftovers)
     states = len(done.log_files.states)
     verb = "Would delete" if done.dry_run else "Deleted"
     log_files = len(done.log_files)
     metrics = {
         "status": "DRY_RUN" if done.dry_run else "SUCCESS",
-        "orphaned_files_found": found,
+        "orphaned_files_found": unneeded,
         "orphaned_files_deleted": done.files_deleted,
         "size_mb_deleted": done.bytes_deleted / 1024**2,
         "retention_hours": int(done.retention_hours),
@@ -212,7 +212,7 @@ def purge(statement: s.Purge, session: Session) -> pa.Table:
         "expired_states_deleted": 0 if done.dry_run else states,
         "dry_run": done.dry_run,
         "duration_ms": done.duration_ms,
-        "message": f"{verb} {found:,} orphaned files and {log_files:,} files of the log",
+        "message": f"{verb} {unneeded:,} orphaned files and {log_files:,} files of the log",
     }
     return pa.Table.from_pylist([{"table_path": table.uri, "metrics": metrics}], PURGE)
 

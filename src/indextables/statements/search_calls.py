@@ -446,9 +446,11 @@ def with_name(
             places += word.text == "?"
         if depth == 0:
             expression = text[words[at + 1].start : word.end]
-            own, others = (args[:places], args[places:]) if isinstance(args, list) else (args, args)
-            name = compute(expression, own)
+            name_args, other_args = (
+                (args[:places], args[places:]) if isinstance(args, list) else (args, args)
+            )
+            name = compute(expression, name_args)
             if not isinstance(name, str):
                 break  # Spark reports what is wrong
-            return f"{text[: words[at].start]}{name}{text[word.end :]}", others
+            return f"{text[: words[at].start]}{name}{text[word.end :]}", other_args
     return text, args

@@ -180,18 +180,18 @@ def own_names(options: Mapping[str, object], scheme: str) -> dict[str, object]:
     {'aws_region': 'eu'}
     """
     translated: dict[str, object] = {}
-    own: dict[str, object] = {}
+    settings: dict[str, object] = {}
     for name, value in options.items():
         key = storage_key(name)
         if key is None:
-            own[name] = value
+            settings[name] = value
         elif scheme in ("file", "memory") or key.scheme not in ("", scheme):
             continue
         elif key.option == "azure_connection_string":
             translated |= _connection(str(value))
         else:
             translated[key.option] = f"{text_of(value)}{key.unit}"
-    return {**translated, **own}
+    return {**translated, **settings}
 
 
 _CONNECTION = {

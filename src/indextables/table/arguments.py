@@ -576,12 +576,12 @@ class _HitRows(ds.Dataset):
         for start in range(0, len(self.hits), _ROWS_AT_ONCE):
             check_stop()
             places = np.arange(start, min(start + _ROWS_AT_ONCE, len(self.hits)))
-            some = self.hits.take(places)
-            rows: Any = pa.table({self.hit: places, SCORE: pa.array(some.scores, pa.float32())})
+            hits = self.hits.take(places)
+            rows: Any = pa.table({self.hit: places, SCORE: pa.array(hits.scores, pa.float32())})
             if stored:
-                own = self.view.names.stored_names(stored)
+                stored_names = self.view.names.stored_names(stored)
                 try:
-                    read = self.read(own, some.splits, some.rows)
+                    read = self.read(stored_names, hits.splits, hits.rows)
                 except IndexTablesError as error:
                     self.failures.append(error)
                     raise

@@ -726,17 +726,17 @@ class Table:
         only_words: bool = False,
     ) -> pa.Table:
         view = self.view
-        names, seen = view.names, view.shown
+        names, shown = view.names, view.shown
         search = None
         if query is not None:
             search = search_of(view, query, fields, mode, only_words=only_words)
-        chosen = checked_columns(seen.snapshot, check_names(columns, "columns"))
+        chosen = checked_columns(shown.snapshot, check_names(columns, "columns"))
         snippets = check_names(snippets, "snippets") or ()
-        marked_ones = checked_columns(seen.snapshot, snippets) if snippets else ()
+        marked_ones = checked_columns(shown.snapshot, snippets) if snippets else ()
         needed = list(dict.fromkeys([*chosen, *marked_ones]))
-        made = [SCORE, *([] if rank_by is None else [RANKED_BY])]
-        made += [f"_snippet_{name}" for name in snippets]
-        result = [*chosen, *made]
+        computed = [SCORE, *([] if rank_by is None else [RANKED_BY])]
+        computed += [f"_snippet_{name}" for name in snippets]
+        result = [*chosen, *computed]
         if repeated := sorted({name for name in result if result.count(name) > 1}):
             raise SchemaError(
                 f"The result would have the column '{repeated[0]}' twice. Choose its columns with "
@@ -757,7 +757,7 @@ class Table:
         hits = names.shown_rows(hits)
         if hits.column_names == result:
             return hits
-        return hits.rename_columns([*needed, *made]).select(result)
+        return hits.rename_columns([*needed, *computed]).select(result)
 
     def explain_score(
         self,

@@ -222,13 +222,13 @@ def possible(
     if len(terms) > MAX_LOOKUPS:
         return mask
     term_hashes = hashes(pa.array(terms, pa.string()))
-    for some in filters:
-        matching = np.zeros(some.splits, dtype=np.bool_)
-        blocks = blocks_of(term_hashes, some.blocks).tolist()
+    for filter_set in filters:
+        matching = np.zeros(filter_set.splits, dtype=np.bool_)
+        blocks = blocks_of(term_hashes, filter_set.blocks).tolist()
         for number, word_bits in zip(blocks, masks_of(term_hashes), strict=True):
-            row = _row(some, sections[some.section], read, number, path)
+            row = _row(filter_set, sections[filter_set.section], read, number, path)
             matching |= ((row & word_bits) == word_bits).all(axis=1)
-        mask[some.base : some.base + some.splits] = matching
+        mask[filter_set.base : filter_set.base + filter_set.splits] = matching
     return mask
 
 

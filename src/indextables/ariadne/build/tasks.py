@@ -89,8 +89,8 @@ class Plan:
     @property
     def schema(self) -> pa.Schema:
         """The schema of the rows that are staged."""
-        own: list[Any] = [f for target in self.targets for f in target.schema]
-        return pa.schema([*FIXED_SCHEMA, *own, *STAGED_SCHEMA])
+        of_targets: list[Any] = [f for target in self.targets for f in target.schema]
+        return pa.schema([*FIXED_SCHEMA, *of_targets, *STAGED_SCHEMA])
 
     def row(self, filename: str, folded: Mapping[str, Any]) -> dict[str, Any]:
         """A staged row."""
@@ -197,8 +197,8 @@ def footer_tasks(place: IndexPlace, plan: Plan) -> Iterator[FooterTask]:
     for folder, files in folders.items():
         options = place.context.storage_options(folder)
         for start in range(0, len(files), _FOOTERS):
-            some = tuple(files[start : start + _FOOTERS])
-            yield FooterTask(folder, options, some, plan.targets)
+            portion = tuple(files[start : start + _FOOTERS])
+            yield FooterTask(folder, options, portion, plan.targets)
 
 
 # --- footers ---------------------------------------------------------------------------------

@@ -142,10 +142,10 @@ class _Update:
         keep = {*states.expansion.files, *states.missing}
         names: list[Any] = states.rows.column("filename").to_pylist()
         built: list[Any] = states.rows.column("built").to_pylist()
-        gone = [n for n, b in zip(names, built, strict=True) if n not in keep or b is None]
-        if gone:
-            remove_rows(self._place, gone)
-            self._add(removed=len(gone))
+        removed = [n for n, b in zip(names, built, strict=True) if n not in keep or b is None]
+        if removed:
+            remove_rows(self._place, removed)
+            self._add(removed=len(removed))
 
     def _missing(self, metadata: Metadata, states: States) -> None:
         """Registered files that do not exist get a row that says so, once."""
@@ -262,8 +262,8 @@ class _Update:
         written: list[Written] = []
         failed: dict[str, str] = {}
         for half in (names[: len(names) // 2], names[len(names) // 2 :]):
-            some, bad = self._read(metadata, plan, {n: files[n] for n in half})
-            written += some
+            rows_of_half, bad = self._read(metadata, plan, {n: files[n] for n in half})
+            written += rows_of_half
             failed |= bad
         return written, failed
 

@@ -111,11 +111,11 @@ def vacuum(place: IndexPlace, retention_hours: int) -> list[str]:
     garbage = unfinished(place, before_ms=before)
     place.store.delete(garbage)
     folders = [f"large_indexes/{n}" for n in place.store.list_directory("large_indexes")[1]]
-    gone = [f"index/{path}" for path in place.main.vacuum(retention_hours)]
+    removed = [f"index/{path}" for path in place.main.vacuum(retention_hours)]
     for folder in folders:
         table = place.table(folder)
-        gone += [f"{folder}/{path}" for path in table.vacuum(retention_hours)]
-    return [*garbage, *gone]
+        removed += [f"{folder}/{path}" for path in table.vacuum(retention_hours)]
+    return [*garbage, *removed]
 
 
 _COLUMNS = (
@@ -316,10 +316,10 @@ def overlay(current: pa.Table | None, staged: pa.Table, *, uri: str = "") -> tup
     schema = _unified(current.schema, staged.schema, uri)
     left = _with_schema(staged.filter(pa.array(usable)), schema)
     extends, below = extends[usable], below[usable]
-    own = set(staged.column_names)
-    rows = _extended(left, _with_schema(current, schema), extends, below, own)
-    gone = pc.is_in(current.column("filename"), rows.column("filename").combine_chunks())
-    kept = _with_schema(current.filter(pc.invert(gone)), schema)
+    staged_columns = set(staged.column_names)
+    rows = _extended(left, _with_schema(current, schema), extends, below, staged_columns)
+    replaced = pc.is_in(current.column("filename"), rows.column("filename").combine_chunks())
+    kept = _with_schema(current.filter(pc.invert(replaced)), schema)
     return pa.concat_tables([kept, rows]), int((~usable).sum())
 
 
@@ -337,7 +337,7 @@ def _extends_same(current: pa.Table, staged: pa.Table, below: Any) -> Any:
 
 
 def _extended(
-    left: pa.Table, current: pa.Table, extends: Any, below: Any, own: set[str]
+    left: pa.Table, current: pa.Table, extends: Any, below: Any, staged_columns: set[str]
 ) -> pa.Table:
     """Staged rows, with the columns that are not their own taken from the rows they extend.
 
@@ -351,7 +351,7 @@ def _extended(
         new, old = left.column(field.name), current.column(field.name)
         if field.name == "built":
             columns.append(_joined(new, old, extends, below, field.type))
-        elif field.name in own:
+        elif field.name in staged_columns:
             columns.append(new)
         else:
             both = pa.chunked_array([*new.chunks, *old.chunks], field.type)
@@ -393,8 +393,8 @@ def _superseded(before: pa.Table | None, after: pa.Table) -> dict[str, set[str]]
     identities: dict[str, set[str]] = {}
     for name in (n for n in before.column_names if n.startswith("large_")):
         new = set(_texts(after, name))
-        if gone := set(_texts(before, name)) - new:
-            identities[name.removeprefix("large_")] = gone
+        if superseded := set(_texts(before, name)) - new:
+            identities[name.removeprefix("large_")] = superseded
     return identities
 
 

@@ -57,8 +57,8 @@ def drop_identities(place: IndexPlace, column: str, identities: Iterable[str]) -
     if table is None:
         return
     prefixes = tuple(f"{identity}-" for identity in identities)
-    gone = [f["path"] for f in data_files(table) if f["path"].startswith(prefixes)]
-    target.commit([], pa.schema([]), removed=gone)
+    removed = [f["path"] for f in data_files(table) if f["path"].startswith(prefixes)]
+    target.commit([], pa.schema([]), removed=removed)
 
 
 def drop_files(place: IndexPlace, column: str, names: list[str], identities: set[str]) -> None:
@@ -73,7 +73,7 @@ def drop_files(place: IndexPlace, column: str, names: list[str], identities: set
     if table is None or main is None:
         return
     back = place.main.rows(main, ["filename"], among=("filename", names)).column("filename")
-    gone = pa.array(sorted(set(names) - set(back.to_pylist())), pa.string())
+    dropped = pa.array(sorted(set(names) - set(back.to_pylist())), pa.string())
     live = {f["path"]: f for f in data_files(table)}
     dataset: Any = table.to_pyarrow_dataset()
     files, removed = [], []
@@ -81,7 +81,7 @@ def drop_files(place: IndexPlace, column: str, names: list[str], identities: set
         path = _path(fragment.path, live)
         if _identity(path) is not None:
             continue
-        leaves = pc.is_in(fragment.to_table(columns=["filename"]).column("filename"), gone)
+        leaves = pc.is_in(fragment.to_table(columns=["filename"]).column("filename"), dropped)
         if not pc.any(leaves).as_py():
             continue
         removed.append(path)

@@ -438,11 +438,11 @@ def ariadne_config(settings: Mapping[str, str]) -> Config:
     indextables.errors.ConfigError: Cannot use 'spark.ariadne.lockTimeout': there are no locks: \
 concurrent updates commit optimistically and never wait for each other. Leave the key out.
     """
-    own = {n: v for n, v in settings.items() if n.lower().startswith(ARIADNE_PREFIX)}
-    for name in own:
+    ariadne_settings = {n: v for n, v in settings.items() if n.lower().startswith(ARIADNE_PREFIX)}
+    for name in ariadne_settings:
         if reason := _REFUSED.get(name[len(ARIADNE_PREFIX) :].lower()):
             raise ConfigError(f"Cannot use '{name}': {reason}")
-    return Config(own)
+    return Config(ariadne_settings)
 
 
 FOLDER = "indexes"

@@ -337,9 +337,11 @@ def _incremental(
         return None
     last = {action.path: isinstance(action, Add) for action in actions}
     new = with_paths(snapshot.entries, [path for path, lives in last.items() if lives])
-    gone = {path for path, lives in last.items() if not lives}
+    removed_paths = {path for path, lives in last.items() if not lives}
     try:
-        removed = _remove_from(store, base, gone, config=config, runner=runner, cache=cache)
+        removed = _remove_from(
+            store, base, removed_paths, config=config, runner=runner, cache=cache
+        )
     except (LogError, ObjectNotFoundError) as error:
         logger.warning("Writing a whole state, because an older one cannot be used: %s", error)
         return None
@@ -393,15 +395,15 @@ def _remove_from(
             )
         return _Removed(manifests, base.tombstones, 0, 0)
     tables = load_manifests(store, base.manifests, config=config, runner=runner, cache=cache)
-    gone = [with_paths(without_paths(table, base.tombstones), paths) for table in tables]
-    fresh: list[str] = [path for hits in gone for path in _strings(hits["path"])]
+    removed_rows = [with_paths(without_paths(table, base.tombstones), paths) for table in tables]
+    fresh: list[str] = [path for hits in removed_rows for path in _strings(hits["path"])]
     tombstones = (*base.tombstones, *sorted(fresh))
     counted = []
     for info, table in zip(base.manifests, tables, strict=True):
         dead = with_paths(table, tombstones).num_rows
         live = info.num_entries - dead
         counted.append(replace(info, tombstone_count=dead, live_entry_count=live))
-    size = sum(pc.sum(hits["size"]).as_py() or 0 for hits in gone)
+    size = sum(pc.sum(hits["size"]).as_py() or 0 for hits in removed_rows)
     return _Removed(tuple(counted), tombstones, len(fresh), size)
 
 

@@ -107,8 +107,8 @@ def _save_remotely(  # noqa: PLR0917 - Spark's arguments
 def _of_session(spark: Any) -> dict[str, str]:
     """What a worker of the server is not told of the session: our keys, and the time zone."""
     settings = session_settings(spark)
-    own = {name: str(value) for name, value in session_keys(settings).items()}
-    return {**own, "timezone": settings.get("spark.sql.session.timeZone") or "UTC"}
+    texts = {name: str(value) for name, value in session_keys(settings).items()}
+    return {**texts, "timezone": settings.get("spark.sql.session.timeZone") or "UTC"}
 
 
 # --- reading ---------------------------------------------------------------------------------

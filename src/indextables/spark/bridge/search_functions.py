@@ -280,11 +280,11 @@ def _identifiers(java: Jvm, name: str) -> tuple[JavaObject, JavaObject]:
     """The names of a built-in and of a temporary function."""
     catalyst = java.jvm.org.apache.spark.sql.catalyst
     # Since Spark 4.3 functions have a catalog and a schema: system.builtin and system.session.
-    some = catalyst.analysis.FunctionRegistry.builtin().listFunction().head()
-    target = catalyst.FunctionIdentifier(name, some.database(), some.catalog())
-    if not some.database().isDefined():
+    builtin = catalyst.analysis.FunctionRegistry.builtin().listFunction().head()
+    target = catalyst.FunctionIdentifier(name, builtin.database(), builtin.catalog())
+    if not builtin.database().isDefined():
         return target, target
-    return target, catalyst.FunctionIdentifier(name, java.some("session"), some.catalog())
+    return target, catalyst.FunctionIdentifier(name, java.some("session"), builtin.catalog())
 
 
 def _builder(java: Jvm, name: str) -> JavaObject:

@@ -251,11 +251,11 @@ class SparkHosts:
 
     def run(self, function: Callable[[], T]) -> Sequence[Answer[T]]:
         """Run the function in every place, once for each executor; the driver comes first."""
-        here = answer(DRIVER, function)
+        own_answer = answer(DRIVER, function)
         context: Any = self._spark.sparkContext
         if context._jsc.sc().isLocal():
             # Local tasks run on the driver's host and share its disks and their generation.
-            return [here]
+            return [own_answer]
         answers: dict[str, Answer[T]] = {}
         for reached in _rounds(context, function):
             for executor, reply in reached.items():
@@ -266,7 +266,7 @@ class SparkHosts:
         for executor, host in executors.items():
             if executor not in answers:
                 answers[executor] = Answer(executor, host, error="no task reached it; run it again")
-        return [here, *(answers[executor] for executor in sorted(answers))]
+        return [own_answer, *(answers[executor] for executor in sorted(answers))]
 
 
 def _executors(context: Any) -> dict[str, str]:

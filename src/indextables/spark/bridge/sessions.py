@@ -89,12 +89,12 @@ def new_session(original: Callable[[Any], Any], spark: Any) -> Any:
     """Enable what `newSession` of an enabled session makes; the active session stays the same."""
     from pyspark.sql import SparkSession
 
-    made = original(spark)
+    session = original(spark)
     if is_classic(spark) and is_registered(spark):
         before = SparkSession.getActiveSession()
-        _enable[0](made)
+        _enable[0](session)
         make_active(before or spark)
-    return made
+    return session
 
 
 # --- what a session has --------------------------------------------------------------------------

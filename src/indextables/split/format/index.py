@@ -551,9 +551,11 @@ def open_index(
     """
     metas = side_by_side(IndexFolder.meta, folders)
     for folder, meta in zip(folders, metas, strict=True):
-        own = meta["schema"]
+        fields_of_split = meta["schema"]
         expected = schema_document(folder.info.mapping)
-        if own != expected[: len(own)] or (schema is not None and own != schema[: len(own)]):
+        if fields_of_split != expected[: len(fields_of_split)] or (
+            schema is not None and fields_of_split != schema[: len(fields_of_split)]
+        ):
             raise DamagedIndexError(folder.path, "its index has other fields than its mapping")
     description = metas[0] | {"segments": [s for meta in metas for s in meta["segments"]]}
     if schema is not None:
@@ -602,8 +604,8 @@ class _Opening:
                     index = self._opened(place)
                 except DamagedIndexError:
                     # Another process may have evicted a copy between the link and the mapping.
-                    gone = any(not link.exists() for link in place.iterdir())
-                    if not gone or is_last:
+                    was_evicted = any(not link.exists() for link in place.iterdir())
+                    if not was_evicted or is_last:
                         raise
                     continue
             # An evicted copy may have been written again meanwhile, and be mapped instead.
@@ -666,8 +668,8 @@ def schema_document(mapping: TableMapping) -> list[Any]:
 
 def is_beginning(folder: IndexFolder, schema: list[Any]) -> bool:
     """Whether an index can be opened together with those of a schema: it has no other fields."""
-    own = folder.meta()["schema"]
-    return bool(own == schema[: len(own)])
+    fields = folder.meta()["schema"]
+    return bool(fields == schema[: len(fields)])
 
 
 @functools.cache

@@ -158,10 +158,10 @@ def values_text(pages: Iterable[PageHeader]) -> str:
 
 def record_text(pages: Iterable[PageHeader]) -> str:
     """The headers of all pages of a file as the footer keeps them."""
-    found = [(page.length, page.body, page.crc) for page in pages]
-    if any(length > _LONGEST for length, _, _ in found):
+    headers = [(page.length, page.body, page.crc) for page in pages]
+    if any(length > _LONGEST for length, _, _ in headers):
         return ""  # statistics are never so long; without a record, headers are parsed
-    return base64.b64encode(np.array(found, _RECORD).tobytes()).decode()
+    return base64.b64encode(np.array(headers, _RECORD).tobytes()).decode()
 
 
 # --- the headers themselves ----------------------------------------------------------------------
@@ -286,12 +286,12 @@ def _struct(data: bytes, at: int, depth: int = 0) -> tuple[dict[int, Any], int]:
 
 def varint(value: int) -> bytes:
     """A number as Parquet and Thrift spell it: seven bits a byte, the lowest first."""
-    found = bytearray()
+    encoded = bytearray()
     while value > 127:
-        found.append(value & 127 | 128)
+        encoded.append(value & 127 | 128)
         value >>= 7
-    found.append(value)
-    return bytes(found)
+    encoded.append(value)
+    return bytes(encoded)
 
 
 # --- which columns can be read by page -----------------------------------------------------------
@@ -360,8 +360,8 @@ class ColumnPages:
             first, last = np.searchsorted(record.offsets, (chunk.start, chunk.end)).tolist()
             fits = last < len(record.offsets) and record.offsets[last] == chunk.end
             has_dictionary = bool(chunk.parquet.has_dictionary_page)
-            own = np.arange(first + has_dictionary, last)
-            values = record.values[own] if fits else own[:0]
+            data_pages = np.arange(first + has_dictionary, last)
+            values = record.values[data_pages] if fits else data_pages[:0]
             if (
                 record.offsets[first] != chunk.start
                 or (has_dictionary and record.values[first] != 0)
@@ -369,9 +369,11 @@ class ColumnPages:
                 or values.sum() != total
             ):
                 return None
-            pages.append(own)
+            pages.append(data_pages)
             counts.append(values)
-            dictionaries.append(np.full(len(own), first if has_dictionary else _NO_DICTIONARY))
+            dictionaries.append(
+                np.full(len(data_pages), first if has_dictionary else _NO_DICTIONARY)
+            )
         if not can_be_read_by_page(column, chunks[0].parquet, kind):
             return None
         values = np.concatenate(counts)

@@ -97,12 +97,12 @@ class RowReader:
     def _read_share(self, rows: RowNumbers, groups: RowNumbers, columns: Sequence[str]) -> pa.Table:
         """Rows, given the group of each."""
         starts = self.footer.group_starts
-        some, place = np.unique(groups, return_inverse=True)
-        lengths = starts[some + 1] - starts[some]
+        needed_groups, place = np.unique(groups, return_inverse=True)
+        lengths = starts[needed_groups + 1] - starts[needed_groups]
         if len(rows) * _FEW_ROWS < lengths.sum():
-            return self._read_few(rows, some, place, columns)
-        table = self.read_groups(some.tolist(), columns)
-        return _taken(table, rows + (np.cumsum(lengths) - lengths - starts[some])[place])
+            return self._read_few(rows, needed_groups, place, columns)
+        table = self.read_groups(needed_groups.tolist(), columns)
+        return _taken(table, rows + (np.cumsum(lengths) - lengths - starts[needed_groups])[place])
 
     def _read_few(
         self, rows: RowNumbers, groups: RowNumbers, place: RowNumbers, columns: Sequence[str]
@@ -119,7 +119,7 @@ class RowReader:
             def read(start: int, end: int) -> bytes:
                 return bytes(source.read_at(end - start, start))
 
-            found: dict[str, Any] = {name: one.values(read) for name, one in pages.items()}
+            values_of: dict[str, Any] = {name: one.values(read) for name, one in pages.items()}
             if rest:
                 # Of a chunk that is read whole, nothing behind the last wanted row is decoded.
                 starts = self.footer.group_starts
@@ -128,8 +128,8 @@ class RowReader:
                 table = self._beginnings(source, groups.tolist(), lengths.tolist(), rest)
                 wanted = rows + (np.cumsum(lengths) - lengths - starts[groups])[place]
                 table = _taken(table, wanted).cast(self._select(rest))
-                found |= zip(rest, table.columns, strict=True)
-        return pa.table([found[name] for name in columns], schema=self._select(columns))
+                values_of |= zip(rest, table.columns, strict=True)
+        return pa.table([values_of[name] for name in columns], schema=self._select(columns))
 
     def read_column(self, name: str, rows: RowNumbers | None = None) -> Any:
         """One column as one array, of all rows or of some."""
@@ -340,8 +340,8 @@ class RowReader:
         if self._local is not None:
             return pa.OSFile(str(self._local), "rb")
         ranges = [*((chunk.start, chunk.end) for chunk in chunks), *pages]
-        found = self.store.get_ranges(self.path, ranges)
-        return pa.PythonFile(SparseFile(dict(zip(ranges, found, strict=True)), self.footer.end))
+        parts = self.store.get_ranges(self.path, ranges)
+        return pa.PythonFile(SparseFile(dict(zip(ranges, parts, strict=True)), self.footer.end))
 
     def _select(self, columns: Sequence[str]) -> pa.Schema:
         schema = self.schema
@@ -432,6 +432,6 @@ class SparseFile(io.RawIOBase):
         start, data = self._blocks[at] if at >= 0 else (0, b"")
         if at < 0 or self._position + size > start + len(data):
             raise OSError(f"bytes from {self._position} on were not asked for")
-        found = data[self._position - start : self._position - start + size]
+        content = data[self._position - start : self._position - start + size]
         self._position += size
-        return found
+        return content

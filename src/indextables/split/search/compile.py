@@ -387,12 +387,12 @@ class Compiler(WordCompiler):
         if cached is not None:
             return cached
         words = target.analyzer.query_words(text)
-        made = self._sequence(target, words)
-        if self.asked is not None and made is not None and len(words) == 1:
+        compiled = self._sequence(target, words)
+        if self.asked is not None and compiled is not None and len(words) == 1:
             if len(self.asked) >= _KEPT_WORDS:
                 self.asked.clear()
-            self.asked[target.field, text] = made
-        return made
+            self.asked[target.field, text] = compiled
+        return compiled
 
     def _scored(self, query: tantivy.Query) -> tantivy.Query:
         """A query that may match all documents of a segment, with the score 1.

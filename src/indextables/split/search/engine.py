@@ -321,11 +321,11 @@ def is_near(phrase: Sequence[Word], words: Iterable[tuple[int, str]], slop: int)
     return False
 
 
-def _moves(word: Word, here: list[int], low: int, high: int) -> Iterator[int]:
+def _moves(word: Word, where: list[int], low: int, high: int) -> Iterator[int]:
     """How far a word of a phrase may have moved, within bounds, to be at one of its places."""
-    first = bisect_left(here, low + word.position)
-    for place in here[first : bisect_right(here, high + word.position)]:
-        yield place - word.position
+    first = bisect_left(where, low + word.position)
+    for position in where[first : bisect_right(where, high + word.position)]:
+        yield position - word.position
 
 
 def _fits(phrase: Sequence[Word], places: dict[str, list[int]], move: int, slop: int) -> bool:
@@ -337,9 +337,9 @@ def _fits(phrase: Sequence[Word], places: dict[str, list[int]], move: int, slop:
     used: dict[str, int] = {}
     for word in phrase:
         first = word.position + move
-        here = places[word.text]
-        at = max(bisect_left(here, first), used.get(word.text, -1) + 1)
-        if at == len(here) or here[at] > first + slop:
+        where = places[word.text]
+        at = max(bisect_left(where, first), used.get(word.text, -1) + 1)
+        if at == len(where) or where[at] > first + slop:
             return False
         used[word.text] = at
     return True

@@ -292,10 +292,10 @@ def leaf_rows(leaf: Leaf, source: Source, within: Mask) -> Mask:
     rows = np.flatnonzero(within)
     result = np.zeros_like(within)
     if len(rows):
-        some = None if len(rows) == source.num_rows else rows
+        needed = None if len(rows) == source.num_rows else rows
         is_match = rowwise(
             leaf,
-            source.column(leaf.field.name, some),
+            source.column(leaf.field.name, needed),
             zone=compiler.zone,
             max_expansions=compiler.max_expansions,
         )

@@ -132,8 +132,8 @@ class SearchContext:
 
         The same is the same object: to compare two takes longer than to bind one.
         """
-        made = self._resolved.get(id(search), lambda: self._resolve(search))
-        return made[1]
+        resolved = self._resolved.get(id(search), lambda: self._resolve(search))
+        return resolved[1]
 
     @functools.cached_property
     def _resolved(self) -> Kept[tuple[Search, Query]]:

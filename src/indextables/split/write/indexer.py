@@ -213,8 +213,8 @@ class Indexer:
             raise SplitError(f"{reason}.")
         names = tuple(s["segment_id"].replace("-", "") for s in segments)
         files = (p for p in self._directory.iterdir() if p.name.partition(".")[0] in names)
-        own = ((self._tag, self._adopted_rows),) if self._rows or not self._known_tags else ()
-        return IndexFiles((meta_file, *sorted(files)), names, (*self._known_tags, *own))
+        own_tag = ((self._tag, self._adopted_rows),) if self._rows or not self._known_tags else ()
+        return IndexFiles((meta_file, *sorted(files)), names, (*self._known_tags, *own_tag))
 
     def abort(self) -> None:
         """Stop the writer's thread; the files are the caller's to delete."""

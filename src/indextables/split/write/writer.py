@@ -402,8 +402,8 @@ class SplitWriter:
         if self._rows > self._rows_adopted:
             indexer = self._indexer = self._indexer or self._new_indexer()
             new = max(0, self._rows_adopted - first)
-            own = {name: parsed[new:] for name, parsed in documents.items()}
-            indexer.add(batch.slice(new), hashes[new:].tolist(), own)
+            new_documents = {name: parsed[new:] for name, parsed in documents.items()}
+            indexer.add(batch.slice(new), hashes[new:].tolist(), new_documents)
 
     def _new_indexer(self) -> Indexer:
         folder = self._adopted.folder if self._adopted else self._folder / "index"

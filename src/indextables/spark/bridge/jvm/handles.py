@@ -249,8 +249,8 @@ class Jvm:
 
     def exception(self, name: str, *args: Any) -> Exception:
         """An exception of the JVM that a callback raises."""
-        made: Exception = Py4JJavaError("", self.find(name)(*args))
-        return made
+        error: Exception = Py4JJavaError("", self.find(name)(*args))
+        return error
 
 
 def _keep_type_util(jvm: Any) -> None:

@@ -123,8 +123,8 @@ class NativeScans:
         files_of = environment.plain_files(map(str, files["path"].to_pylist()))
         if files_of is None or not all(
             _in_own_folder(file, snapshot.partition_columns)
-            for some in files_of.values()
-            for file in some
+            for of_folder in files_of.values()
+            for file in of_folder
         ):
             return None
         return cls(java, root.uri, snapshot, files_of)
@@ -205,12 +205,12 @@ class NativeScans:
         if key in indexes:
             indexes.move_to_end(key)
             return indexes[key][0]
-        made = file_index(self.java, files, schema, {"basePath": f"file:{self.root}"})
-        indexes[key] = made
+        indexed = file_index(self.java, files, schema, {"basePath": f"file:{self.root}"})
+        indexes[key] = indexed
         while len(indexes) > _MOST_INDEXES:
             _, (_, cache) = indexes.popitem(last=False)
             cache.invalidateAll()
-        return made[0]
+        return indexed[0]
 
     def _files(self, tasks: Sequence[SplitTask]) -> Iterator[ListedFile]:
         for task in tasks:
