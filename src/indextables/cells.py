@@ -97,7 +97,7 @@ def to_json(value: Any) -> bytes:
     >>> to_json({"at": datetime.date(2024, 1, 31), "price": decimal.Decimal("1.10")})
     b'{"at":"2024-01-31","price":"1.10"}'
     """
-    return orjson.dumps(_plain(value), default=_other, option=orjson.OPT_NON_STR_KEYS)
+    return orjson.dumps(_plain(value), default=_as_text_or_number, option=orjson.OPT_NON_STR_KEYS)
 
 
 def _plain(value: Any) -> Any:
@@ -112,13 +112,13 @@ def _plain(value: Any) -> Any:
 
 
 def _key(key: Any) -> Any:
-    return _other(key) if isinstance(key, decimal.Decimal | bytes) else _plain(key)
+    return _as_text_or_number(key) if isinstance(key, decimal.Decimal | bytes) else _plain(key)
 
 
 _SURROGATE = re.compile("[\ud800-\udfff]")
 
 
-def _other(value: Any) -> Any:
+def _as_text_or_number(value: Any) -> Any:
     if isinstance(value, decimal.Decimal):
         return str(value)
     if isinstance(value, bytes):

@@ -136,10 +136,10 @@ def definitions(files: Iterable[tuple[str, Path]]) -> Iterator[tuple[str, str, s
         places = list(_BEGINNING.finditer(source))
         if not places or len(source) > _LONGEST:
             continue
-        ends = [place.start() for place in places[1:]] + [len(source)]
-        for place, end in zip(places, ends, strict=True):
-            kind = "class" if place[1] == "class" else "function"
-            yield module, place[2], kind, source[place.start() : end].strip()
+        ends = [match.start() for match in places[1:]] + [len(source)]
+        for match, end in zip(places, ends, strict=True):
+            kind = "class" if match[1] == "class" else "function"
+            yield module, match[2], kind, source[match.start() : end].strip()
 
 
 def document_table(rows: Iterable[tuple[str, str, str, str]]) -> pa.Table:
@@ -232,8 +232,10 @@ def route(table: Table) -> None:
     heading("Route", "table.index_crossreferences()  # most are there: appends build them")
     table.index_crossreferences()
     where = f"code indexquery '{NEEDLE}'"
-    before, opened, without = _asked(Table.open(table.uri, config={XREF_QUERY.name: False}), where)
-    after, routed, with_it = _asked(table, where)
+    before, opened, without = _measured_scan(
+        Table.open(table.uri, config={XREF_QUERY.name: False}), where
+    )
+    after, routed, with_it = _measured_scan(table, where)
     assert before.sort_by("id") == after.sort_by("id")
     bars_of(
         [
@@ -247,7 +249,7 @@ def route(table: Table) -> None:
     )
 
 
-def _asked(table: Table, where: str) -> tuple[pa.Table, int, float]:
+def _measured_scan(table: Table, where: str) -> tuple[pa.Table, int, float]:
     """The rows of a condition, how many splits were opened for them, and the milliseconds."""
     rows, spent = timed(lambda: table.scan(columns=["id"], where=where))
     read = re.search(r"^ *read +([\d,]+) splits", table.explain(where=where), re.MULTILINE)

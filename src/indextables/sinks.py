@@ -67,12 +67,12 @@ def export_rows(
     rows: pa.RecordBatchReader,
     path: str,
     *,
-    kind: str | None,
+    file_format: str | None,
     overwrite: bool,
     progress: Callable[[int], None],
 ) -> int:
     """Write rows to a file, or to standard output; return their number."""
-    chosen = kind or _SUFFIXES.get(Path(path).suffix.lower())
+    chosen = file_format or _SUFFIXES.get(Path(path).suffix.lower())
     if chosen not in _SINKS:
         raise SourceFileError(
             path, f"its kind is unknown; name one with --format: {', '.join(_SINKS)}"
@@ -140,11 +140,11 @@ def export_delta(
 
 
 def write_rows(
-    rows: pa.RecordBatchReader, file: Any, kind: str, progress: Callable[[int], None]
+    rows: pa.RecordBatchReader, file: Any, file_format: str, progress: Callable[[int], None]
 ) -> int:
     """Write rows to an open file as `parquet`, `csv` or `jsonl`; return their number."""
     count = 0
-    with _SINKS[kind](file, rows.schema) as write:
+    with _SINKS[file_format](file, rows.schema) as write:
         for batch in rows:
             write(batch)
             count += batch.num_rows

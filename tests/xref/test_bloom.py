@@ -95,7 +95,7 @@ def test_one_range_read_answers_for_all_splits(full):
     made = build_xref(full.log.store, sources(full), config=config)
     store = FaultyStore(full.log.store)
     opened = OpenXRef.open(
-        store, made.path, size=made.size, footer_start=made.footer_start_offset, whole=0
+        store, made.path, size=made.size, footer_start=made.footer_start_offset, most_at_once=0
     )
     before = len(store.operations)
     (filters,) = opened.filters

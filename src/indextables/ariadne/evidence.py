@@ -355,12 +355,12 @@ class Values:
         )
         unsure = ~self.has_array & self.counts.may_be_value
         return Possible(
-            self._some(is_true) | unsure,
-            self._some(is_false) | unsure,
+            self._files_with(is_true) | unsure,
+            self._files_with(is_false) | unsure,
             self.counts.may_be_null,
         )
 
-    def _some(self, answers: Flags) -> Flags:
+    def _files_with(self, answers: Flags) -> Flags:
         files = self._no()
         files[self.parents[answers]] = True
         return files & self.has_array

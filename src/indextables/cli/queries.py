@@ -247,9 +247,9 @@ class Tables:
 
     def resolve(self, target: Target) -> Table:
         """The table of a statement."""
-        return self.settings.open_itself(self._place(target))
+        return self.settings.open_itself(self._uri_of(target))
 
-    def _place(self, target: Target) -> str:
+    def _uri_of(self, target: Target) -> str:
         return self.uri(target.name) if target.path is None else target.path
 
     def _access(self, uri: str) -> TableAccess:
@@ -269,7 +269,7 @@ class Tables:
 
     def find(self, target: Target) -> TableAccess:
         """The index at a place."""
-        return self._access(self._place(target))
+        return self._access(self._uri_of(target))
 
     def new(self, target: Target, location: str | None) -> TableAccess:
         """The place of an index that is created."""

@@ -87,8 +87,8 @@ def _search(
     # On a terminal a text shows the part that was found, in its own column.
     styles: dict[str, Any] = {"_score": lambda score: Text(f"{score:.3f}")}
     for name in shown:
-        marked, whole = hits.column(f"_snippet_{name}"), hits.column(name)
-        best = [m or w for m, w in zip(marked.to_pylist(), _beginnings(whole), strict=True)]
+        marked, values = hits.column(f"_snippet_{name}"), hits.column(name)
+        best = [m or w for m, w in zip(marked.to_pylist(), _beginnings(values), strict=True)]
         at = hits.schema.get_field_index(name)
         hits = hits.set_column(at, name, pa.array(best, pa.string()))
         styles[name] = highlighted
@@ -354,7 +354,7 @@ def _serve(
         ) from None
     from indextables.cli.output import show_facts
 
-    places = _places(tables or [])
+    places = _served_tables(tables or [])
     opened = {name: settings.open(place) for name, place in places.items()}
     listening = app.listen(host, port)
     access = app.access_to(listening, host, allowed=allow_host or (), with_token=token)
@@ -375,7 +375,7 @@ def _serve(
     app.run(served, listening)
 
 
-def _places(tables: list[str]) -> dict[str, str]:
+def _served_tables(tables: list[str]) -> dict[str, str]:
     """Tables by the names that they are served under."""
     if not tables:
         tables = sorted(

@@ -135,7 +135,7 @@ def _standard_input(file_format: Format | None, delimiter: str | None) -> Source
 
 def _source(file: _File, *, file_format: Format | None, delimiter: str | None) -> Source | None:
     name = PurePosixPath(file.path)
-    guessed, codec = _kind(name)
+    guessed, codec = _format_and_codec(name)
     if not file.asked_for and (guessed is None or file_format not in (None, guessed)):
         return None
     chosen = file_format or guessed
@@ -161,10 +161,10 @@ def is_file_name(name: str) -> bool:
     (True, True, False)
     """
     path = PurePosixPath(name)
-    return _kind(path)[0] is not None and not Path(name, "_transaction_log").exists()
+    return _format_and_codec(path)[0] is not None and not Path(name, "_transaction_log").exists()
 
 
-def _kind(path: PurePosixPath) -> tuple[Format | None, Any]:
+def _format_and_codec(path: PurePosixPath) -> tuple[Format | None, Any]:
     codec = _CODECS.get(path.suffix.lower())
     name = path.with_suffix("") if codec else path
     return _SUFFIXES.get(name.suffix.lower()), codec

@@ -202,7 +202,9 @@ def _export(
                 storage_options=settings.storage_options, progress=advance,
             )  # fmt: skip
         else:
-            count = export_rows(rows, file, kind=format_, overwrite=overwrite, progress=advance)
+            count = export_rows(
+                rows, file, file_format=format_, overwrite=overwrite, progress=advance
+            )
     if file != "-":
         show_facts({"exported": count, "file": file}, json=settings.json)
 

@@ -64,7 +64,7 @@ def rename_column(log: TransactionLog, old: str, new: str, *, settings: Config) 
     """Rename a column; returns the version of the table in which it has the new name."""
 
     def plan(newest: Snapshot) -> Sequence[Action]:
-        column = _known(old, newest)
+        column = _resolved(old, newest)
         if column == new:
             return []
         names = names_of(newest)
@@ -82,7 +82,7 @@ def drop_columns(log: TransactionLog, columns: Iterable[str], *, settings: Confi
 
     def plan(newest: Snapshot) -> Sequence[Action]:
         names = names_of(newest)
-        dropped = {_known(column, newest) for column in listed}
+        dropped = {_resolved(column, newest) for column in listed}
         if not dropped:
             return []
         left = [field for field in names.shown if field.name not in dropped]
@@ -199,12 +199,12 @@ def _analysed_anew(metadata: Metadata, properties: Mapping[str, str | None]) -> 
     }
     if not changed or MAPPING_PROPERTY not in metadata.configuration:
         return metadata
-    seen = shown_metadata(metadata)
+    shown = shown_metadata(metadata)
     mapping = build_mapping(
         names_in(metadata).shown,
         Config(changed),
-        partition_by=seen.partition_columns,
-        base=TableMapping.from_json(seen.configuration[MAPPING_PROPERTY]),
+        partition_by=shown.partition_columns,
+        base=TableMapping.from_json(shown.configuration[MAPPING_PROPERTY]),
     )
     text = stored_mapping(mapping, names_in(metadata).stored).to_json()
     return replace(metadata, configuration={**metadata.configuration, MAPPING_PROPERTY: text})
@@ -262,7 +262,7 @@ def actions_for(view: TableView, columns: pa.Schema, stored: Mapping[str, str]) 
     return [*protocol, changed]
 
 
-def _known(name: str, snapshot: Snapshot) -> str:
+def _resolved(name: str, snapshot: Snapshot) -> str:
     """The column that a user names, in any case."""
     return resolve_column([name], names_of(snapshot).shown)[0].root
 

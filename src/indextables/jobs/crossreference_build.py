@@ -424,12 +424,12 @@ def local_runner(config: Config) -> LocalRunner:
 
 
 @dataclass(frozen=True, slots=True)
-class Made:
-    """A replacement whose XRefs are stored. `known` are the XRefs that its planner saw."""
+class StoredReplacement:
+    """A replacement whose XRefs are stored. `seen_xrefs` are those that its planner saw."""
 
     replacement: Replacement
     xrefs: tuple[AddXRef, ...]
-    known: Collection[str]
+    seen_xrefs: Collection[str]
 
     def actions_on(self, after: Snapshot, *, timestamp: int) -> list[Action] | None:
         """The actions for the table as it is at the commit; None if another writer was faster."""
@@ -439,7 +439,7 @@ class Made:
         sources = set(chain.from_iterable(x.source_split_paths for x in self.xrefs))
         if self.xrefs and not after.contains(sources):
             return None
-        new_xrefs = (x for path, x in after.xrefs.items() if path not in self.known)
+        new_xrefs = (x for path, x in after.xrefs.items() if path not in self.seen_xrefs)
         if any(not sources.isdisjoint(x.source_split_paths) for x in new_xrefs):
             return None
         removed = removals(removes, reason=self.replacement.reason, timestamp=timestamp)
@@ -477,7 +477,7 @@ def add_xref(built: BuiltXRef, *, created_ms: int, config: Config) -> AddXRef:
     )
 
 
-def made_from(
+def stored_replacements(
     plan: CrossReferencePlan,
     results: Sequence[BuiltXRef | Exception],
     snapshot: Snapshot,
@@ -485,27 +485,27 @@ def made_from(
     store: Store,
     created_ms: int,
     config: Config,
-) -> tuple[list[Made], list[Exception]]:
+) -> tuple[list[StoredReplacement], list[Exception]]:
     """The replacements whose builds all succeeded, and the errors of the others."""
-    made: list[Made] = []
+    stored: list[StoredReplacement] = []
     errors: list[Exception] = []
-    left = iter(results)
-    known_xrefs = frozenset(snapshot.xrefs)
+    remaining = iter(results)
+    seen_xrefs = frozenset(snapshot.xrefs)
     for replacement in plan.replacements:
-        mine = [next(left) for _ in replacement.builds]
+        mine = [next(remaining) for _ in replacement.builds]
         built = [one for one in mine if isinstance(one, BuiltXRef)]
         if len(built) < len(mine):
             discard(store, built)
             errors += [one for one in mine if isinstance(one, Exception)]
             continue
         xrefs = tuple(add_xref(one, created_ms=created_ms, config=config) for one in built)
-        made.append(Made(replacement, xrefs, known_xrefs))
-    return made, errors
+        stored.append(StoredReplacement(replacement, xrefs, seen_xrefs))
+    return stored, errors
 
 
-def discard_made(store: Store, made: Iterable[Made]) -> None:
+def discard_stored(store: Store, stored: Iterable[StoredReplacement]) -> None:
     """Delete stored XRefs that no commit will ever name."""
-    discard(store, list(chain.from_iterable(one.xrefs for one in made)))
+    discard(store, list(chain.from_iterable(replacement.xrefs for replacement in stored)))
 
 
 _READING_SHARE = 0.5
@@ -522,8 +522,8 @@ def commit_indexed(
     runner: Runner | None = None,
 ) -> Committed:
     """Commit a change of data, together with XRefs for the splits that it adds if that is due."""
-    made = _made(log, transaction, settings or log.config, runner)
-    if not made:
+    replacements = _automatic_replacements(log, transaction, settings or log.config, runner)
+    if not replacements:
         return log.commit(transaction)
     actions_of = _actions_of(transaction)
 
@@ -533,8 +533,8 @@ def commit_indexed(
             return due_actions  # nothing is left to do, and an XRef alone is not committed
         after = _after(newest, due_actions, log.now_ms())
         added: list[Action] = []
-        for one in made:
-            actions = one.actions_on(after, timestamp=log.now_ms())
+        for replacement in replacements:
+            actions = replacement.actions_on(after, timestamp=log.now_ms())
             if actions is not None:
                 after = _after(after, actions, log.now_ms())
                 added += actions
@@ -545,16 +545,16 @@ def commit_indexed(
     except CommitStateUnknownError:
         raise  # the commit may have happened, and then it names them
     except BaseException:
-        discard_made(log.store, made)
+        discard_stored(log.store, replacements)
         raise
     live = committed.snapshot.xrefs
-    discard_made(log.store, [m for m in made if not all(x.path in live for x in m.xrefs)])
+    discard_stored(log.store, [m for m in replacements if not all(x.path in live for x in m.xrefs)])
     return committed
 
 
-def _made(
+def _automatic_replacements(
     log: TransactionLog, transaction: Transaction, settings: Config, runner: Runner | None
-) -> list[Made]:
+) -> list[StoredReplacement]:
     """The XRefs that are ready in time; none if anything is wrong."""
     try:
         first = transaction.operation is Operation.CREATE
@@ -585,12 +585,14 @@ def _built_in_time(
     plan: CrossReferencePlan,
     config: Config,
     runner: Runner | None,
-) -> list[Made]:
+) -> list[StoredReplacement]:
     """The replacements that are ready in time. A build that would be late covers what it has read
     after a share of the time, so every commit makes some progress.
     """
-    known_xrefs = frozenset(after.xrefs)
-    removals = [Made(one, (), known_xrefs) for one in plan.replacements if not one.builds]
+    seen_xrefs = frozenset(after.xrefs)
+    removals = [
+        StoredReplacement(one, (), seen_xrefs) for one in plan.replacements if not one.builds
+    ]
     due = [one for one in plan.replacements if one.builds]
     if not due:
         return removals
@@ -598,13 +600,15 @@ def _built_in_time(
     deadline = time.monotonic() + budget_s
     where = runner or local_runner(config)
 
-    def build(one: Replacement) -> Made | None:
+    def build(replacement: Replacement) -> StoredReplacement | None:
         left_s = deadline - time.monotonic()
         if left_s <= 0:
             return None
-        tasks = tasks_for(log.store, after, one.builds, config, reading_s=left_s * _READING_SHARE)
-        made, errors = made_from(
-            CrossReferencePlan((one,)),
+        tasks = tasks_for(
+            log.store, after, replacement.builds, config, reading_s=left_s * _READING_SHARE
+        )
+        stored, errors = stored_replacements(
+            CrossReferencePlan((replacement,)),
             where.map(run_build, tasks),
             after,
             store=log.store,
@@ -613,7 +617,7 @@ def _built_in_time(
         )
         for error in errors:
             logger.warning("An XRef of %s was not built: %s", log.store.uri, error)
-        return made[0] if made else None
+        return stored[0] if stored else None
 
     at_once = config[keys.XREF_BUILD_PARALLELISM] or (os.cpu_count() if runner is None else None)
     pool = ThreadPoolExecutor(
@@ -626,14 +630,14 @@ def _built_in_time(
     for future in late:
         # Called at once if it has ended meanwhile, so no result is missed.
         future.add_done_callback(lambda done: _discard_late(log, done))
-    ready: list[Made] = []
+    ready: list[StoredReplacement] = []
     for future in futures:
         if future in late or future.cancelled():
             continue
         if error := future.exception():
             logger.warning("An XRef of %s was not built: %s", log.store.uri, error)
-        elif made := future.result():
-            ready.append(made)
+        elif stored := future.result():
+            ready.append(stored)
     _report_late(log, due, ready, late, config)
     return ready + removals
 
@@ -641,12 +645,12 @@ def _built_in_time(
 def _report_late(
     log: TransactionLog,
     due: Sequence[Replacement],
-    ready: Sequence[Made],
-    late: Sequence[Future[Made | None]],
+    ready: Sequence[StoredReplacement],
+    late: Sequence[Future[StoredReplacement | None]],
     config: Config,
 ) -> None:
     due_splits = sum(len(build.splits) for one in due for build in one.builds)
-    covered = sum(xref.source_split_count for made in ready for xref in made.xrefs)
+    covered = sum(xref.source_split_count for stored in ready for xref in stored.xrefs)
     if covered < due_splits and (late or covered):
         logger.warning(
             "%s is committed with XRefs for %d of %d splits: the others took more than %d ms. The "
@@ -656,9 +660,9 @@ def _report_late(
         )  # fmt: skip
 
 
-def _discard_late(log: TransactionLog, done: Future[Made | None]) -> None:
-    if not done.cancelled() and done.exception() is None and (made := done.result()):
-        discard_made(log.store, [made])
+def _discard_late(log: TransactionLog, done: Future[StoredReplacement | None]) -> None:
+    if not done.cancelled() and done.exception() is None and (stored := done.result()):
+        discard_stored(log.store, [stored])
 
 
 def _actions_of(transaction: Transaction) -> Callable[[Snapshot], Sequence[Action]]:

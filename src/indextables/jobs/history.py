@@ -362,15 +362,15 @@ def _live(snapshot: Snapshot) -> set[str]:
 def _delete(log: TransactionLog, orphans: Sequence[ObjectMeta]) -> list[ObjectMeta]:
     """Delete what is still an orphan; returns what was deleted."""
     deleted: list[ObjectMeta] = []
-    seen, live = -1, set[str]()
+    version, live = -1, set[str]()
     size = sum(meta.size for meta in orphans)
     with progress("Deleting", len(orphans), "files", table=log.store.uri, size=size) as advance:
         for start in range(0, len(orphans), _DELETE_AT_ONCE):
             batch = orphans[start : start + _DELETE_AT_ONCE]
             with log.store.commits_held(PURGE_LOCK, alone=True):
                 newest = log.newest()
-                if newest.version != seen:
-                    seen, live = newest.version, _live(newest)
+                if newest.version != version:
+                    version, live = newest.version, _live(newest)
                 batch = [meta for meta in batch if meta.path.removesuffix(".crc") not in live]
                 log.store.delete([meta.path for meta in batch])
             deleted += batch

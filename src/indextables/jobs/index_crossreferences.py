@@ -29,15 +29,15 @@ from indextables.errors import (
 from indextables.jobs.crossreference_build import (
     Build,
     CrossReferencePlan,
-    Made,
     Mask,
-    discard_made,
+    StoredReplacement,
+    discard_stored,
     local_runner,
-    made_from,
     may_index,
     plan_index,
     removals,
     run_build,
+    stored_replacements,
     tasks_for,
 )
 from indextables.jobs.progress import progress
@@ -89,7 +89,7 @@ def index_crossreferences(
         if any(one.builds for one in plan.replacements) and not may_index(snapshot, config):
             raise UpgradeRefusedError(snapshot.uri, feature=XREF_FEATURE)
         if dry_run:
-            return _foreseen(plan)
+            return _planned(plan)
         try:
             return _carried_out(log, snapshot, plan, config, runner)
         except ConflictError:
@@ -130,7 +130,7 @@ def _carried_out(
     config: Config,
     runner: Runner | None,
 ) -> list[Indexed]:
-    builds = list(chain.from_iterable(one.builds for one in plan.replacements))
+    builds = list(chain.from_iterable(replacement.builds for replacement in plan.replacements))
     tasks = tasks_for(log.store, snapshot, builds, config)
     runner = runner or local_runner(config)
     at_once = config[keys.XREF_BUILD_PARALLELISM] or max(1, len(tasks))
@@ -140,38 +140,38 @@ def _carried_out(
         for start in range(0, len(tasks), at_once):
             portion = tasks[start : start + at_once]
             results += runner.map(run_build, portion, ended=lambda _: advance(1))
-    made, errors = made_from(
+    stored, errors = stored_replacements(
         plan, results, snapshot, store=log.store, created_ms=log.now_ms(), config=config
     )
     done: list[Indexed] = [
         Indexed("unchanged", x.path, len(x.source_split_paths), x.total_terms, x.size)
         for x in plan.unchanged
     ]
-    while made:
-        one = made[0]
+    while stored:
+        replacement = stored[0]
         try:
-            _commit(log, snapshot, one)
+            _commit(log, snapshot, replacement)
         except CommitStateUnknownError:
-            discard_made(log.store, made[1:])
+            discard_stored(log.store, stored[1:])
             raise
         except IndexTablesError:
-            discard_made(log.store, made)
+            discard_stored(log.store, stored)
             raise
-        done += _done(one)
-        made = made[1:]
+        done += _reported(replacement)
+        stored = stored[1:]
     if errors:
         raise errors[0]
     return done
 
 
-def _commit(log: TransactionLog, snapshot: Snapshot, made: Made) -> None:
+def _commit(log: TransactionLog, snapshot: Snapshot, stored: StoredReplacement) -> None:
     def plan(newest: Snapshot) -> list[Action]:
-        actions = made.actions_on(newest, timestamp=log.now_ms())
+        actions = stored.actions_on(newest, timestamp=log.now_ms())
         if actions is None:
             raise ConcurrentIndexError(
                 uri=newest.uri,
                 version=newest.version,
-                paths=[x.path for x in made.replacement.removes],
+                paths=[x.path for x in stored.replacement.removes],
             )
         return actions
 
@@ -181,27 +181,27 @@ def _commit(log: TransactionLog, snapshot: Snapshot, made: Made) -> None:
             transform=plan,
             read_version=snapshot.version,
             read_snapshot=snapshot,
-            parameters={"reason": made.replacement.reason, "action": made.replacement.action},
+            parameters={"reason": stored.replacement.reason, "action": stored.replacement.action},
             metrics={
-                "xrefsAdded": len(made.xrefs),
-                "xrefsRemoved": len(made.replacement.removes),
-                "splits": sum(x.source_split_count for x in made.xrefs),
+                "xrefsAdded": len(stored.xrefs),
+                "xrefsRemoved": len(stored.replacement.removes),
+                "splits": sum(x.source_split_count for x in stored.xrefs),
             },
         )
     )
 
 
-def _done(made: Made) -> list[Indexed]:
-    action = made.replacement.action
-    if not made.xrefs:
+def _reported(stored: StoredReplacement) -> list[Indexed]:
+    action = stored.replacement.action
+    if not stored.xrefs:
         return [Indexed(action, None, 0, 0, 0)]
     return [
         Indexed(action, x.path, x.source_split_count, x.total_terms, x.size, x.build_duration_ms)
-        for x in made.xrefs
+        for x in stored.xrefs
     ]
 
 
-def _foreseen(plan: CrossReferencePlan) -> list[Indexed]:
+def _planned(plan: CrossReferencePlan) -> list[Indexed]:
     planned = [
         Indexed(one.action, None, len(build.splits))
         for one in plan.replacements

@@ -158,7 +158,7 @@ def _first_fit_decreasing(
             bins.append([])
         bins[number].append(split)
         full = len(bins[number]) >= max_sources
-        room.take(number, room.left(number) + 1 if full else split.size)
+        room.take(number, room.room_of(number) + 1 if full else split.size)
     return bins
 
 
@@ -181,7 +181,7 @@ class _Room:
                 node += 1
         return node - self._leaves
 
-    def left(self, number: int) -> int:
+    def room_of(self, number: int) -> int:
         """The room of a bin."""
         return self._most[self._leaves + number]
 

@@ -313,17 +313,17 @@ def new_table(
 
 def evolved_table(view: TableView, incoming: pa.Schema, *, merge_schema: bool) -> Target:
     """A table that takes rows with these columns."""
-    seen = view.shown
-    columns = seen.schema
+    shown = view.shown
+    columns = shown.schema
     if merge_schema:
         columns = evolve(columns, incoming)
     else:
         check_fits(incoming, columns)
     mapping = build_mapping(
-        columns, view.config, partition_by=seen.partition_columns, base=seen.mapping
+        columns, view.config, partition_by=shown.partition_columns, base=shown.mapping
     )
-    _refuse_other_mapping(seen.mapping, mapping)
-    if columns.equals(seen.schema) and mapping == seen.mapping:
+    _refuse_other_mapping(shown.mapping, mapping)
+    if columns.equals(shown.schema) and mapping == shown.mapping:
         return Target.unchanged(view)
     schema = view.names.stored_columns(columns)
     mapping = stored_mapping(mapping, schema)
@@ -340,12 +340,12 @@ def replaced_table(view: TableView, schema: pa.Schema, partition_by: Sequence[st
     say of other columns has no meaning any more.
     """
     columns = _declared(schema, partition_by)
-    seen = view.shown
-    old = seen.schema
+    shown = view.shown
+    old = shown.schema
     same = {f.name for f in columns if f.name in old.names and old.field(f.name).type == f.type}
     dropped = [name for name in old.names if name not in same]
     refuse_named_columns(view.snapshot.metadata, dropped, "replaced")
-    base = replace(seen.mapping, fields=tuple(f for f in seen.mapping.fields if f.name in same))
+    base = replace(shown.mapping, fields=tuple(f for f in shown.mapping.fields if f.name in same))
     mapping = build_mapping(columns, view.settings, partition_by=partition_by, base=base)
     stored = view.names.stored_columns(columns)
     mapping = stored_mapping(mapping, stored)

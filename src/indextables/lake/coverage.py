@@ -147,7 +147,7 @@ class CoveredRows:
         return sum(part.rows for part in self.parts)
 
     @property
-    def left(self) -> int:
+    def rows_of_left_files(self) -> int:
         """How many of its rows are of files that left."""
         pairs = zip(self.parts, self.files, strict=True)
         return sum(part.rows for part, file in pairs if file is None)
@@ -204,7 +204,7 @@ class Coverage:
             # All rows of a split have the same partition values.
             fitting = (f if f is not None and f.partition == partition else None for f in files)
             covered = CoveredRows(parts, tuple(fitting))
-            if not covered.live or covered.left > most_left * covered.total:
+            if not covered.live or covered.rows_of_left_files > most_left * covered.total:
                 continue
             splits[row] = covered
             for file in covered.live:

@@ -138,9 +138,9 @@ class LogCache:
         self._timer = timer
 
         def cache(
-            capacity: int, kind: type[CountedCache[K, V]] = CountedCache
+            capacity: int, cache_type: type[CountedCache[K, V]] = CountedCache
         ) -> CountedCache[K, V]:
-            return kind(capacity=capacity if enabled else 0, ttl_ms=ttl_ms, timer=timer)
+            return cache_type(capacity=capacity if enabled else 0, ttl_ms=ttl_ms, timer=timer)
 
         self.versions: CountedCache[int, VersionActions] = cache(1000)
         self.manifests: CountedCache[str, pa.Table] = cache(64, _Manifests)
@@ -151,10 +151,10 @@ class LogCache:
     def latest(self) -> tuple[Snapshot, float] | None:
         """The newest snapshot this process saw, and how many milliseconds ago that was."""
         try:
-            snapshot, seen = self._latest["latest"]
+            snapshot, read_at = self._latest["latest"]
         except KeyError:
             return None
-        return snapshot, (self._timer() - seen) * 1000
+        return snapshot, (self._timer() - read_at) * 1000
 
     def remember_latest(self, snapshot: Snapshot) -> None:
         """Keep the snapshot as the newest, unless a newer one is known."""

@@ -293,16 +293,16 @@ class LogReader:
 
     def _read_some(self, versions: range, *, last: int) -> list[VersionActions]:
         cached = ((v, self._cache.versions.get(v)) for v in versions)
-        known = {version: actions for version, actions in cached if actions is not None}
-        missing = [v for v in versions if v not in known]
+        read = {version: actions for version, actions in cached if actions is not None}
+        missing = [v for v in versions if v not in read]
         try:
             for actions in self._read([self._task(v) for v in missing]):
                 self._cache.versions[actions.version] = actions
-                known[actions.version] = actions
+                read[actions.version] = actions
         except ObjectNotFoundError as error:
             lost = next(v for v in missing if error.path.endswith(version_path(v)))
             raise VersionGapError(self._store.uri, missing=lost, found=last) from error
-        return [known[version] for version in versions]
+        return [read[version] for version in versions]
 
     def _task(self, version: int) -> ReadVersion:
         return ReadVersion(self._store, version, self._config[keys.TRANSACTION_MAX_FILE_SIZE])

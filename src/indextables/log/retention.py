@@ -104,7 +104,7 @@ def plan_versions_and_checkpoints(
         return CleanupPlan()
     base = _base(kept, newest, listing, expired=expired, is_readable=is_readable)
     staying = {checkpoint.ref for checkpoint in kept}
-    going = [c for c in checkpoints if c.ref not in staying]
+    expired_checkpoints = [c for c in checkpoints if c.ref not in staying]
     return CleanupPlan(
         version_files=tuple(
             ExpiredFile(
@@ -114,9 +114,13 @@ def plan_versions_and_checkpoints(
             for v in sorted(expired)
             if v < base and v < listing.latest
         ),
-        json_checkpoints=_json_files(listing, going, staying, now_ms=now_ms, config=config),
+        json_checkpoints=_json_files(
+            listing, expired_checkpoints, staying, now_ms=now_ms, config=config
+        ),
         states=tuple(
-            ExpiredFile(c.meta.path, c.expiry or "") for c in going if c.ref.kind == "avro"
+            ExpiredFile(c.meta.path, c.expiry or "")
+            for c in expired_checkpoints
+            if c.ref.kind == "avro"
         ),
     )
 
@@ -207,14 +211,14 @@ def _base(
 
 def _json_files(
     listing: LogListing,
-    going: Sequence[_Checkpoint],
+    expired_checkpoints: Sequence[_Checkpoint],
     staying: Set[CheckpointRef],
     *,
     now_ms: int,
     config: Config,
 ) -> tuple[ExpiredFile, ...]:
     """Files of JSON checkpoints: the one that names the parts goes before them."""
-    reasons = {c.ref.version: c.expiry or "" for c in going if c.ref.kind == "json"}
+    reasons = {c.ref.version: c.expiry or "" for c in expired_checkpoints if c.ref.kind == "json"}
     files = [ExpiredFile(listing.checkpoints[v].path, reason) for v, reason in reasons.items()]
     for version, parts in sorted(listing.parts.items()):
         if version in reasons:
@@ -271,8 +275,8 @@ def plan_log_cleanup(
     if objects is None:
         objects = store.list(LOG_DIRECTORY, start_after=f"{LOG_DIRECTORY}/_")
     manifests = [meta for meta in objects if _is_manifest(meta.path)]
-    going = {file.path for file in plan.states}
-    kept = [v for v, meta in listing.states.items() if meta.path not in going]
+    expired_states = {file.path for file in plan.states}
+    kept = [v for v, meta in listing.states.items() if meta.path not in expired_states]
     expired = plan_manifests(
         manifests,
         now_ms=now_ms,

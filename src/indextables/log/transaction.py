@@ -294,9 +294,9 @@ def _check(mine: Transaction, winner: VersionActions, changes: set[Change], *, u
             if isinstance(a, Add) and a.data_change and a.path not in marked
         ]
         files = files_from_adds([(add, winner.version, 0) for add in added])
-        seen = mine.read_scope(files)
-        if seen.any():
-            paths = [add.path for add, hit in zip(added, seen, strict=True) if hit]
+        read = mine.read_scope(files)
+        if read.any():
+            paths = [add.path for add, hit in zip(added, read, strict=True) if hit]
             raise ConcurrentAppendError(uri=uri, version=winner.version, paths=paths)
     if Rule.SAME_FILES in rules.values():
         removed = {a.path for a in winner.actions if isinstance(a, Remove)}

@@ -181,7 +181,9 @@ def _changed_rows(
     elif not commit.added.num_rows:
         yield from ((DELETE, rows) for rows in old)
     else:
-        yield from _classified(*_difference(_one(old, view), _one(new, view)), commit, view)
+        yield from _classified(
+            *_difference(_concatenated(old, view), _concatenated(new, view)), commit, view
+        )
 
 
 def check_columns(commit: Commit, view: TableView) -> None:
@@ -262,7 +264,7 @@ def _rows(view: TableView, task: SplitTask, among: RowNumbers | None) -> Iterato
             ) from None
 
 
-def _one(tables: Iterator[pa.Table], view: TableView) -> pa.Table:
+def _concatenated(tables: Iterator[pa.Table], view: TableView) -> pa.Table:
     return pa.concat_tables([view.schema.empty_table(), *tables], promote_options="permissive")
 
 

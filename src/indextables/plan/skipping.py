@@ -226,19 +226,19 @@ def possible(node: Predicate, source: Source, count: int) -> Possible:
     match node:
         case And(children=children):
             answers = [possible(child, source, count) for child in children]
-            is_false = _some(f.false & ~f.true & ~f.null for f in answers)
+            is_false = _any(f.false & ~f.true & ~f.null for f in answers)
             return Possible(
                 _every(f.true for f in answers),
-                _some(f.false for f in answers),
-                _some(f.null for f in answers) & ~is_false,
+                _any(f.false for f in answers),
+                _any(f.null for f in answers) & ~is_false,
             )
         case Or(children=children):
             answers = [possible(child, source, count) for child in children]
-            is_true = _some(f.true & ~f.false & ~f.null for f in answers)
+            is_true = _any(f.true & ~f.false & ~f.null for f in answers)
             return Possible(
-                _some(f.true for f in answers),
+                _any(f.true for f in answers),
                 _every(f.false for f in answers),
-                _some(f.null for f in answers) & ~is_true,
+                _any(f.null for f in answers) & ~is_true,
             )
         case Not(child=child):
             inner = possible(child, source, count)
@@ -258,7 +258,7 @@ def _every(answers: Iterable[Flags]) -> Flags:
     return result
 
 
-def _some(answers: Iterable[Flags]) -> Flags:
+def _any(answers: Iterable[Flags]) -> Flags:
     result: Flags = np.logical_or.reduce(list(answers))
     return result
 

@@ -96,8 +96,10 @@ def indexed_columns(metadata: Metadata) -> list[str]:
 def documents(rows: pa.Table, view: TableView) -> pa.Array[Any]:
     """The values of `_indexall`: what `search_documents` needs to search these rows."""
     names = [n for n in indexed_columns(view.snapshot.metadata) if n in rows.column_names]
-    seen = view.shown  # queries use these names
-    head = orjson.dumps([seen.snapshot.metadata.schema_string, seen.carried_mapping]).decode()
+    shown_view = view.shown  # queries use these names
+    head = orjson.dumps(
+        [shown_view.snapshot.metadata.schema_string, shown_view.carried_mapping]
+    ).decode()
     shown = rows.select(names).rename_columns([*view.names.shown_names(names)])
     texts = [f"{head}\n{orjson.dumps(row, default=_plain).decode()}" for row in shown.to_pylist()]
     return pa.array(texts, pa.string())

@@ -74,14 +74,14 @@ def analyzed(analyzer: Analyzer, text: str) -> pa.Table:
 
 def _field_of_words(view: TableView, name: str) -> FieldMapping:
     """A column that is searched by words; `name` is the shown one."""
-    seen = view.shown
-    if name not in seen.schema.names:
-        raise UnknownColumnError(name, available=seen.schema.names)
-    field = seen.mapping.by_name.get(name)
+    shown = view.shown
+    if name not in shown.schema.names:
+        raise UnknownColumnError(name, available=shown.schema.names)
+    field = shown.mapping.by_name.get(name)
     if field is None or not field.indexed:
         raise SchemaError(f"'{name}' is not indexed in '{view.uri}' and has no words.")
     if not field.has_words:
-        listed = [f.name for f in seen.mapping.searchable if f.has_words]
+        listed = [f.name for f in shown.mapping.searchable if f.has_words]
         raise SchemaError(
             f"'{name}' is indexed as {field.kind} and has no words. Columns with words: "
             f"{', '.join(listed) or 'none'}."

@@ -309,6 +309,6 @@ def usage(name: str) -> str:
     search_name = SEARCH_NAMES[name.lower()]
     if search_name.every_column:
         return "requires exactly 1 argument: a search query in quotes."
-    what = "a search query" if search_name.mode == "query" else "the words"
+    operand = "a search query" if search_name.mode == "query" else "the words"
     more = ", and mode => '…' if wanted" if search_name.mode is None else ""
-    return f"takes a column, several in parentheses or *, then {what} in quotes{more}."
+    return f"takes a column, several in parentheses or *, then {operand} in quotes{more}."

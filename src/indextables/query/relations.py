@@ -340,7 +340,7 @@ _AFTER = (
 def joins(select: Any) -> tuple[set[str], set[str]]:
     """Aliases that an outer join may pad with nulls, and those that the query can see."""
     first = select.args.get("from_")
-    seen: list[str] = [first.this.alias_or_name.lower()] if first else []
+    aliases: list[str] = [first.this.alias_or_name.lower()] if first else []
     padded: set[str] = set()
     unseen: set[str] = set()
     for join in select.args.get("joins") or []:
@@ -350,12 +350,12 @@ def joins(select: Any) -> tuple[set[str], set[str]]:
             unseen.add(alias)
             continue
         if side in ("RIGHT", "FULL"):
-            padded.update(seen)
+            padded.update(aliases)
         if side in ("LEFT", "FULL"):
             padded.add(alias)
-        seen.append(alias)
-    seen += [lateral.alias_or_name.lower() for lateral in select.args.get("laterals") or []]
-    return padded, set(seen) - unseen
+        aliases.append(alias)
+    aliases += [lateral.alias_or_name.lower() for lateral in select.args.get("laterals") or []]
+    return padded, set(aliases) - unseen
 
 
 def time_travel(node: Any) -> tuple[int | None, str | None]:

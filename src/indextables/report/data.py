@@ -276,8 +276,8 @@ def _fields(
         entries = entries.take(chosen)
     sampled = replace(snapshot, base_files=entries, changes={})
     rows = component_sizes(table.view.with_settings(config).at(sampled))
-    seen = table.view.at(snapshot).shown
-    by_field: dict[str, dict[str, int]] = {name: {} for name in seen.schema.names}
+    shown_view = table.view.at(snapshot).shown
+    by_field: dict[str, dict[str, int]] = {name: {} for name in shown_view.schema.names}
     shared: dict[str, int] = {}
     names = ["component_type", "field_name", "size_bytes"]
     for row in rows.select(names).to_pylist():
@@ -285,8 +285,8 @@ def _fields(
         target: dict[str, int] = shared if owner is None else by_field.setdefault(owner, {})
         target[component] = target.get(component, 0) + row["size_bytes"]
     has_mapping = MAPPING_PROPERTY in snapshot.metadata.configuration
-    mapping: Any = seen.mapping.by_name if has_mapping else {}
-    types = {f.name: type_name(f.type) for f in seen.schema}
+    mapping: Any = shown_view.mapping.by_name if has_mapping else {}
+    types = {f.name: type_name(f.type) for f in shown_view.schema}
     fields = tuple(
         FieldSize(
             name,

@@ -179,9 +179,9 @@ class _ImpatientProtocol(AutoHTTPProtocol):  # type: ignore[misc, valid-type]
     def connection_made(self, transport: Any) -> None:
         super().connection_made(transport)
         self._seen: Any = self
-        self._look()
+        self._close_if_idle()
 
-    def _look(self) -> None:
+    def _close_if_idle(self) -> None:
         if self.transport.is_closing():
             return
         cycle = self.cycle
@@ -190,7 +190,7 @@ class _ImpatientProtocol(AutoHTTPProtocol):  # type: ignore[misc, valid-type]
             self.transport.close()
             return
         self._seen = cycle if answered else self
-        self.loop.call_later(PATIENCE_S, self._look)
+        self.loop.call_later(PATIENCE_S, self._close_if_idle)
 
 
 def server(app: ASGIApp) -> uvicorn.Server:

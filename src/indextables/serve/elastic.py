@@ -601,12 +601,14 @@ class Elastic:
 
         def work() -> dict[str, Any]:
             begun = time.perf_counter()
-            responses = [self._one(head.get("index", default), body) for head, body in pairs]
+            responses = [
+                self._sub_response(head.get("index", default), body) for head, body in pairs
+            ]
             return {"took": _milliseconds(begun), "responses": responses}
 
         return await self.work.run(work, request, what="_msearch")
 
-    def _one(self, index: Any, body: dict[str, Any]) -> dict[str, Any]:
+    def _sub_response(self, index: Any, body: dict[str, Any]) -> dict[str, Any]:
         names = index if isinstance(index, list) else [index]
         try:
             return {**self._search(",".join(map(str, names)), body), "status": 200}

@@ -79,7 +79,7 @@ def _one_key(value: Any) -> Any:
     return _NAN if isinstance(value, float) and math.isnan(value) else value
 
 
-def _place(key: Any) -> tuple[bool, Any]:
+def _sort_key(key: Any) -> tuple[bool, Any]:
     """Where a key is in order; what is not a number comes last."""
     return (key is _NAN, 0 if key is _NAN else key)
 
@@ -545,7 +545,7 @@ class _Answer:
     ) -> list[Any]:
         assert isinstance(level.bucketing, _Terms)
         name, descending = level.bucketing.order
-        by_key = sorted(keys, key=_place)
+        by_key = sorted(keys, key=_sort_key)
         if name == "_key":
             return by_key[::-1] if descending else by_key
         if name == "_count":

@@ -220,7 +220,7 @@ class Guard:
         return self._unless_known(scope, headers, self.access.token)
 
     def _unless_known(self, scope: Scope, headers: Headers, token: str) -> Response | None:
-        sent = _given(headers, self.access.cookie)
+        sent = _sent_tokens(headers, self.access.cookie)
         if sent.get("header") is not None:
             if _same(sent["header"], token):
                 return None
@@ -262,7 +262,7 @@ def _is_foreign(headers: Headers, *, host: str, path: str) -> bool:
     )
 
 
-def _given(headers: Headers, cookie: str) -> Mapping[str, str]:
+def _sent_tokens(headers: Headers, cookie: str) -> Mapping[str, str]:
     """Tokens that a request carries, by where."""
     scheme, _, value = headers.get("authorization", "").partition(" ")
     sent = {}

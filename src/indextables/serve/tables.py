@@ -93,22 +93,22 @@ class ServedTables:
         return past
 
     def _refreshed(self, name: str) -> Table:
-        seen = self._newest.get(name)
-        if seen is not None and time.monotonic() - seen.seen_s < _FRESH_S:
-            return seen.table
+        newest = self._newest.get(name)
+        if newest is not None and time.monotonic() - newest.seen_s < _FRESH_S:
+            return newest.table
         with self._locks[name]:
-            seen, now = self._newest.get(name), time.monotonic()
-            if seen is not None and now - seen.seen_s < _FRESH_S:
-                return seen.table
-            if seen is None or seen.table.view.elsewhere is not None:
+            newest, now = self._newest.get(name), time.monotonic()
+            if newest is not None and now - newest.seen_s < _FRESH_S:
+                return newest.table
+            if newest is None or newest.table.view.elsewhere is not None:
                 table = self.open(self.places[name], None)
-                if seen is not None and table.view.revision == seen.table.view.revision:
-                    table = seen.table
+                if newest is not None and table.view.revision == newest.table.view.revision:
+                    table = newest.table
             else:
-                table = copy.copy(seen.table).refresh()
+                table = copy.copy(newest.table).refresh()
                 same = (table.version, table.metadata().id)
-                if same == (seen.table.version, seen.table.metadata().id):
-                    table = seen.table  # with all that it has opened
+                if same == (newest.table.version, newest.table.metadata().id):
+                    table = newest.table  # with all that it has opened
             table.view  # noqa: B018 - all of its files, before threads share it
             self._newest[name] = _Newest(table, now)
             return table

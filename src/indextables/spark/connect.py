@@ -302,7 +302,7 @@ class _ServerTable:
         try:
             writer.option("mergeSchema", str(_evolves(statement)).lower()).save(self.path)
         except Exception as error:
-            raise _told(error) from None
+            raise _plain_error(error) from None
         metrics, splits_removed = dict[str, str](), 0
         for entry in self._history(100):
             is_same = entry["operation"] == "MERGE" and dict(entry["parameters"]).get("on") == on
@@ -325,7 +325,7 @@ def _evolves(statement: MergeInto | merge.MergeBuilder) -> bool:
     return statement.evolves and any(clause.assignments is None for clause in statement.clauses)
 
 
-def _told(error: Exception) -> Exception:
+def _plain_error(error: Exception) -> Exception:
     """An error of a worker of the server as the sentence that it ends with."""
     errors = re.findall(r"^indextables\.errors\.(\w+): (.*)$", str(error), re.MULTILINE)
     if not errors:

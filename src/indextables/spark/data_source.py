@@ -75,9 +75,9 @@ class IndexTablesSource(source.DataSource):
             view = view_of(access, version=self.parsed.version, timestamp=self.parsed.moment)
             # A search index has the versions of its source, and none over plain files.
             self.versions[path] = view.elsewhere.version if view.elsewhere else view.version
-            seen = view.shown
-            schemas[path] = seen.schema
-            mappings.append(seen.carried_mapping)
+            shown = view.shown
+            schemas[path] = shown.schema
+            mappings.append(shown.carried_mapping)
         first, *following = schemas.items()
         for path, schema in following:
             if not schema.equals(first[1]):

@@ -143,7 +143,7 @@ def with_clauses(
     # A search cannot be part of a join's condition, so the table's rows bring its answer along.
     searched: list[str] = []
 
-    def ready(condition: str) -> str:
+    def without_searches(condition: str) -> str:
         kept = []
         for part in _conjuncts(condition):
             if mentions_search(part) and not _mentions(part, source_alias):
@@ -153,11 +153,11 @@ def with_clauses(
                 kept.append(f"({part})")
         return " AND ".join(kept)
 
-    on = ready(statement.on)
+    on = without_searches(statement.on)
     cases: dict[When, list[str]] = {"matched": [], "not matched": [], "not matched by source": []}
     planned, values = [], []
     for number, clause in enumerate(statement.clauses):
-        condition = "TRUE" if clause.condition is None else ready(clause.condition)
+        condition = "TRUE" if clause.condition is None else without_searches(clause.condition)
         cases[clause.when].append(f"WHEN {condition} THEN {number}")
         assigned = _assigned(clause, statement, merged, source)
         planned.append(

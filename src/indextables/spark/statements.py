@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 def access_to(spark: SparkSession, target: Target) -> TableAccess:
     """How to reach the table that a statement is about, with the session's configuration."""
     named_path = _path(target)
-    path, options = (named_path, {}) if named_path is not None else _place(spark, target)
+    path, options = (named_path, {}) if named_path is not None else _named_location(spark, target)
     if not path.strip():
         raise StatementError("The path of the table is empty. Write it in quotes.")
     return SourceOptions.parse({**options, "path": path}, session_settings(spark)).access()
@@ -60,7 +60,7 @@ def store_at(spark: SparkSession, path: str) -> Store:
     return SourceOptions.parse({"path": path}, session_settings(spark)).access().store()
 
 
-def _place(spark: SparkSession, target: Target) -> tuple[str, Mapping[str, str]]:
+def _named_location(spark: SparkSession, target: Target) -> tuple[str, Mapping[str, str]]:
     """Where a named table is, and the options that it was created with."""
     from pyspark.errors import AnalysisException
 

@@ -116,13 +116,12 @@ class Question:
     @property
     def compiled(self) -> tantivy.Query | None:
         """Tantivy's query, if the index answers it without the rows."""
-        if "compiled" not in self._made:  # two threads may make the same
-            self._made["compiled"] = self.compiler.compile(self.query)
-        return self._made["compiled"]
-
-    @functools.cached_property
-    def _made(self) -> dict[str, tantivy.Query | None]:
-        return {}
+        # Before Python 3.12 a cached property has one lock for all objects: searches would compile,
+        # and fetch what that reads, one after the other. Two threads may compile the same query.
+        if "_compiled" not in self.__dict__:
+            self.__dict__["_compiled"] = self.compiler.compile(self.query)
+        compiled: tantivy.Query | None = self.__dict__["_compiled"]
+        return compiled
 
 
 @dataclass(frozen=True, eq=False)

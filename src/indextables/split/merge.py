@@ -166,14 +166,14 @@ def _common_lists(sources: Sequence[SplitFile]) -> Iterator[tuple[str, str, Any]
     sections_of = [{(s.kind, s.name): s for s in source.info.sections} for source in sources]
     for kind, name in sections_of[0]:
         if kind not in (VALUE_LIST, PATH_LIST) or not all(
-            (kind, name) in own for own in sections_of
+            (kind, name) in sections for sections in sections_of
         ):
             continue
         most = most_values(rows) if kind == VALUE_LIST else MANY_LEAVES
         listed: Any = pa.array([], pa.string())
-        for source, own in zip(sources, sections_of, strict=True):
+        for source, sections in zip(sources, sections_of, strict=True):
             read = functools.partial(source.store.get_range, source.path)
-            terms = read_terms(read_section(read, own[kind, name], path=source.path))
+            terms = read_terms(read_section(read, sections[kind, name], path=source.path))
             listed = pc.unique(pa.chunked_array([listed, *terms.chunks]))
             if len(listed) > most:
                 break

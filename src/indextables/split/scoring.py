@@ -326,22 +326,22 @@ class CombinedSearcher:
         every_hit_counts = within is None and not self._has_deleted
         asked_levels = False
         while True:
-            asked = self._linked.index.searcher.hits(query, limit)
+            raw_hits = self._linked.index.searcher.hits(query, limit)
             if every_hit_counts:
-                kth = asked[k - 1][0] if len(asked) >= k else None
+                kth = raw_hits[k - 1][0] if len(raw_hits) >= k else None
             else:
-                hits = _kept(self._live(self._hits(asked)), within)
+                hits = _kept(self._live(self._hits(raw_hits)), within)
                 kth = float(hits.scores[k - 1]) if len(hits) >= k else None
-            is_all = len(asked) < limit or limit >= total
-            if is_all or (kth is not None and asked[-1][0] < kth):
+            is_all = len(raw_hits) < limit or limit >= total
+            if is_all or (kth is not None and raw_hits[-1][0] < kth):
                 if not every_hit_counts:
                     return hits
-                return self._hits(asked if kth is None else _as_good(asked, kth))
-            ties = 0 if kth is None else self._ties(asked)
+                return self._hits(raw_hits if kth is None else _as_good(raw_hits, kth))
+            ties = 0 if kth is None else self._ties(raw_hits)
             # More hits do not change the score of the k-th, nor what the levels say of it.
             if kth is not None and ties > _MANY_TIES and self._hashes_hold and not asked_levels:
                 asked_levels = True
-                first = self._first_ties(query, asked, kth, k=k, within=within, ties=ties)
+                first = self._first_ties(query, raw_hits, kth, k=k, within=within, ties=ties)
                 if first is not None:
                     return first
             limit = min(total, limit * 8)
@@ -362,36 +362,39 @@ class CombinedSearcher:
         # What is not a word has the score that it has with Tantivy's constants.
         most = max(1.0, self._bm25.most(TANTIVY)) * (1 + _ROUNDED)
         limit = min(total, 2 * k)  # explaining a hit takes longer than finding it
-        known: dict[tuple[int, int], float] = {}
+        scores_of: dict[tuple[int, int], float] = {}
         while True:
-            asked = self._linked.index.searcher.hits(query, limit)
-            ordered = self._hits(asked)
+            raw_hits = self._linked.index.searcher.hits(query, limit)
+            ordered = self._hits(raw_hits)
             ordered = replace(ordered, scores=np.arange(len(ordered)))  # type: ignore[arg-type]
             kept = _kept(self._live(ordered), within)
-            scores = [self._weighted_score(query, asked[at][1], known) for at in kept.scores]
+            scores = [self._weighted_score(query, raw_hits[at][1], scores_of) for at in kept.scores]
             hits = replace(kept, scores=np.array(scores, np.float32))
             hits = hits.take(np.argsort(-hits.scores, kind="stable"))
-            if len(asked) < limit or limit >= total:
+            if len(raw_hits) < limit or limit >= total:
                 return hits
-            if len(hits) >= k and hits.scores[k - 1] > asked[-1][0] * most:
+            if len(hits) >= k and hits.scores[k - 1] > raw_hits[-1][0] * most:
                 return hits
             limit = min(total, limit * 8)
 
     def _weighted_score(
-        self, query: tantivy.Query, address: tantivy.DocAddress, known: dict[tuple[int, int], float]
+        self,
+        query: tantivy.Query,
+        address: tantivy.DocAddress,
+        scores_of: dict[tuple[int, int], float],
     ) -> float:
         """The score of a document that a query was asked for."""
         key = address.segment_ord, address.doc
-        if key not in known:
+        if key not in scores_of:
             check_stop()
             explanation = self._linked.index.searcher.explain(query, address)
-            known[key] = _score(explanation, self._bm25)
-        return known[key]
+            scores_of[key] = _score(explanation, self._bm25)
+        return scores_of[key]
 
     def _first_ties(
         self,
         query: tantivy.Query,
-        asked: list[Hit],
+        raw_hits: list[Hit],
         score: float,
         *,
         k: int,
@@ -403,20 +406,20 @@ class CombinedSearcher:
         Those have the lowest hashes of all. `asked` are the best hits, down to that score, and
         `ties` is about how many have it. None if no level tells.
         """
-        better = _kept(self._live(self._hits(_better(asked, score))), within)
+        better = _kept(self._live(self._hits(_better(raw_hits, score))), within)
         build = self._compiler().build
-        wanted = _SPARE * (k - len(better))
-        level = max(LEVELS.start, int(np.log2(ties / wanted)))
-        at_once = max(_TIES_AT_ONCE, 4 * wanted)
+        rows_wanted = _SPARE * (k - len(better))
+        level = max(LEVELS.start, int(np.log2(ties / rows_wanted)))
+        at_once = max(_TIES_AT_ONCE, 4 * rows_wanted)
         tried: set[int] = set()
         while level in LEVELS and level not in tried:
             tried.add(level)
             low = build.boosted(build.number(LEVEL_FIELD, level), 0.0)
             both = build.combined([(tantivy.Occur.Must, query), (tantivy.Occur.Must, low)])
-            asked = _as_good(self._linked.index.searcher.hits(both, at_once), score)
-            hits = _kept(self._live(self._hits(asked)), within)
+            raw_hits = _as_good(self._linked.index.searcher.hits(both, at_once), score)
+            hits = _kept(self._live(self._hits(raw_hits)), within)
             tied = hits.take(np.flatnonzero(hits.scores == score))
-            if len(asked) == at_once:
+            if len(raw_hits) == at_once:
                 level += 2  # too many to see them all
             elif (missing := k - len(better) - len(tied)) > 0:
                 # As many levels down as bring enough; each has twice the rows of the one above it.

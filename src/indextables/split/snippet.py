@@ -52,7 +52,9 @@ def snippets(
     shown = []
     for start in range(0, len(texts), _AT_ONCE):
         read = [_words(text, field) for text in texts[start : start + _AT_ONCE]]
-        matching = _wanted(query, field, sorted({word.text for _, words in read for word in words}))
+        matching = _words_of_query(
+            query, field, sorted({word.text for _, words in read for word in words})
+        )
         shown += [_shown(text, [w for w in words if w.text in matching], length)
                   for text, words in read]  # fmt: skip
     return shown
@@ -90,7 +92,7 @@ def _positive(query: Query, field: FieldMapping) -> Iterator[Leaf]:
             pass
 
 
-def _wanted(query: Query, field: FieldMapping, vocabulary: list[str]) -> set[str]:
+def _words_of_query(query: Query, field: FieldMapping, vocabulary: list[str]) -> set[str]:
     """Which words of a vocabulary the query asks for."""
     wanted_words: set[str] = set()
     for leaf in _positive(query, field):

@@ -310,7 +310,7 @@ def describe_log(
 ) -> pa.Table:
     """The actions of a table's log, newest version first, at most `limit` of them."""
     rows = list(islice(_rows(log, include_all=include_all), limit))
-    arrays = [pa.array([read(row) for row in rows], kind) for _, kind, read in _COLUMNS]
+    arrays = [pa.array([read(row) for row in rows], data_type) for _, data_type, read in _COLUMNS]
     return pa.Table.from_arrays(arrays, schema=_LOG_SCHEMA)
 
 

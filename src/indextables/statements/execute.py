@@ -87,7 +87,7 @@ DROPPED = columns(index_path=pa.string(), status=pa.string(), source=pa.string()
 
 def _create_search_index(statement: s.CreateSearchIndex, session: Session) -> pa.Table:
     """Create an index, index the files of its source, and keep its name."""
-    places = _places(session)
+    places = _index_places(session)
     for name, _ in statement.options:
         if not is_own_key(name):
             raise ConfigError(
@@ -125,7 +125,7 @@ def _create_search_index(statement: s.CreateSearchIndex, session: Session) -> pa
 
 def _refresh_search_index(statement: s.RefreshSearchIndex, session: Session) -> pa.Table:
     """Bring an index up to its source, which may be somewhere else by now."""
-    places = _places(session)
+    places = _index_places(session)
     access = places.find(statement.index)
     index = search_index_of(access)
     if statement.source is not None:
@@ -141,14 +141,14 @@ def _refresh_search_index(statement: s.RefreshSearchIndex, session: Session) -> 
 
 def _describe_search_index(statement: s.DescribeSearchIndex, session: Session) -> pa.Table:
     """The facts of an index, and how far it is behind its source."""
-    facts = search_index_of(_places(session).find(statement.index)).describe()
+    facts = search_index_of(_index_places(session).find(statement.index)).describe()
     row = {**facts, "index_path": facts["uri"], "version": facts["index_version"]}
     return pa.Table.from_pylist([{name: row[name] for name in DESCRIBED.names}], DESCRIBED)
 
 
 def _drop_search_index(statement: s.DropSearchIndex, session: Session) -> pa.Table:
     """Delete an index, whether its source is still there or not."""
-    places = _places(session)
+    places = _index_places(session)
     try:
         access = places.find(statement.index)
         index = search_index_of(access)
@@ -175,7 +175,7 @@ def _is_there(access: TableAccess) -> bool:
         return False
 
 
-def _places(session: Session) -> IndexPlaces:
+def _index_places(session: Session) -> IndexPlaces:
     assert session.indexes is not None
     return session.indexes
 

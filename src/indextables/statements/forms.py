@@ -228,12 +228,12 @@ def _sequence(elements: Sequence[_Element], attempt: _Attempt, at: int) -> Itera
         yield at, {}
         return
     first, following = elements[0], elements[1:]
-    for after, values in _one(first, attempt, at):
+    for after, values in _matched(first, attempt, at):
         for end, more in _sequence(following, attempt, after):
             yield end, {**values, **more}
 
 
-def _one(element: _Element, attempt: _Attempt, at: int) -> Iterator[_Found]:
+def _matched(element: _Element, attempt: _Attempt, at: int) -> Iterator[_Found]:
     words = attempt.words
     match element:
         case _Cut():
@@ -252,9 +252,9 @@ def _one(element: _Element, attempt: _Attempt, at: int) -> Iterator[_Found]:
         case _AnyOrder(elements=elements):
             for number, option in enumerate(elements):
                 remaining = _AnyOrder(elements[:number] + elements[number + 1 :])
-                for after, values in _one(option, attempt, at):
+                for after, values in _matched(option, attempt, at):
                     if after > at:
-                        for end, more in _one(remaining, attempt, after):
+                        for end, more in _matched(remaining, attempt, after):
                             yield end, {**values, **more}
             yield at, {}
         case _Value(name=name, kind=kind) if kind in _CLAUSES:

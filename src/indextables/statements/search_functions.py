@@ -97,11 +97,11 @@ def unique_names(names: Iterable[str]) -> list[str]:
     >>> unique_names(["id", "title", "id"])
     ['id', 'title', 'id\\x1f1']
     """
-    seen: Counter[str] = Counter()
+    counts: Counter[str] = Counter()
     unique = []
     for name in names:
-        unique.append(f"{name}{_AGAIN}{seen[name]}" if seen[name] else name)
-        seen[name] += 1
+        unique.append(f"{name}{_AGAIN}{counts[name]}" if counts[name] else name)
+        counts[name] += 1
     return unique
 
 
@@ -198,7 +198,7 @@ def check_search(
     `types` are those of the arguments without the query; `operand` is the name of the searched
     column, if it has one.
     """
-    columns = [pa.array([], kind) for kind in types]
+    columns = [pa.array([], data_type) for data_type in types]
     with contextlib.suppress(SchemaError):  # a type that is only known where its values are
         if function == "indexquery" and all(map(pa.types.is_struct, types[1:])):
             others = {name for column in columns[1:] for name in _fields(column)}

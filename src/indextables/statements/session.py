@@ -177,7 +177,7 @@ _LIBRARIES = (
 )  # fmt: skip
 
 
-def _here() -> list[tuple[str, str, str]]:
+def _process_properties() -> list[tuple[str, str, str]]:
     """The properties of one process."""
     properties = [
         ("system", "python", platform.python_version()),
@@ -202,7 +202,7 @@ def describe_environment(
         for name, value in sorted(redacted(values).items())
     ]
     rows: list[dict[str, str]] = []
-    for a in hosts.run(functools.partial(_here)):
+    for a in hosts.run(functools.partial(_process_properties)):
         role = "driver" if a.executor_id == DRIVER else f"executor {a.executor_id}"
         described = a.result if a.result is not None else [("system", "error", a.error or "")]
         for group, name, value in [*described, *(settings if role == "driver" else [])]:

@@ -271,11 +271,11 @@ def search_of(
         raise SchemaError("fields is empty. Leave it out to search all indexed fields.")
 
     def make() -> tuple[Search, int]:
-        seen = view.shown
-        search = _shown_search(seen, query, fields, mode, only_words=only_words)
+        shown = view.shown
+        search = _shown_search(shown, query, fields, mode, only_words=only_words)
         # No more than a clause for every other letter in every column.
         return view.names.stored_search(search), (_KEPT_QUERY + len(query)) * len(
-            seen.mapping.fields
+            shown.mapping.fields
         )
 
     key = query, mode, only_words, None if fields is None else tuple(fields)

@@ -99,7 +99,7 @@ def read_xref(
     *,
     size: int | None = None,
     footer_start: int | None = None,
-    whole: int = WHOLE,
+    most_at_once: int = WHOLE,
 ) -> XRefData:
     """Fetch an XRef and check its footer. `size` and `footer_start` are what the log says.
 
@@ -116,7 +116,7 @@ def read_xref(
         length = store.head(path).size if size is None else size
     except StorageError as error:
         raise UnusableXRefError(path, str(error).rstrip(".")) from error
-    if length <= whole:
+    if length <= most_at_once:
         data = read(0, length)
         read = lambda start, end: data[start:end]  # noqa: E731 - the same function, from memory
     footer = _checked(
@@ -175,12 +175,14 @@ class OpenXRef:
         *,
         size: int | None = None,
         footer_start: int | None = None,
-        whole: int = WHOLE,
+        most_at_once: int = WHOLE,
     ) -> OpenXRef:
         """Fetch and open an XRef, or raise `UnusableXRefError`."""
-        opened = read_xref(store, path, size=size, footer_start=footer_start, whole=whole)
+        opened = read_xref(
+            store, path, size=size, footer_start=footer_start, most_at_once=most_at_once
+        )
         sections, read = opened.info.index_sections(), opened.read
-        if opened.footer.end > whole and sections:
+        if opened.footer.end > most_at_once and sections:
             opened = replace(opened, read=_ahead(opened.read, sections))
         meta = _checked(path, lambda: read_meta(opened.read, opened.info, path=path))
         if meta["schema"] != index_document():
@@ -208,7 +210,7 @@ class OpenXRef:
             raise UnusableXRefError(path, "its index has other documents than its rows")
         bases = tuple(segment.base for segment in opened.info.segments)
         bloom = {s.name: s for s in opened.info.sections if s.kind == BLOOM}
-        if bloom and opened.footer.end <= whole:
+        if bloom and opened.footer.end <= most_at_once:
             # Only the filters stay in memory, not the whole file.
             start = min(s.offset for s in bloom.values())
             kept = read(start, max(s.offset + s.length for s in bloom.values()))
@@ -256,19 +258,19 @@ class OpenXRef:
                 return np.ones(len(self.coverage), dtype=np.bool_)
 
     @functools.cached_property
-    def _known(self) -> dict[TermField, tuple[Mask, bool]]:
+    def _documents_with(self) -> dict[TermField, tuple[Mask, bool]]:
         return {}
 
     def knows(self, field: TermField) -> Mask:
         """The documents that have all terms of a field."""
-        if field not in self._known:
+        if field not in self._documents_with:
             mask = self.coverage.knows(field)
-            self._known[field] = (mask, bool(mask.all()))
-        return self._known[field][0]
+            self._documents_with[field] = (mask, bool(mask.all()))
+        return self._documents_with[field][0]
 
     def _knows_all(self, field: TermField) -> bool:
         self.knows(field)
-        return self._known[field][1]
+        return self._documents_with[field][1]
 
     def _bloom(self, question: TermQuestion) -> Mask:
         """The documents that their bloom filters do not rule out."""
@@ -352,7 +354,7 @@ class XRefPool:
         )
         self._lock = threading.Lock()
 
-    def known(self, store: Store, path: str) -> OpenXRef | None:
+    def _if_open(self, store: Store, path: str) -> OpenXRef | None:
         """An XRef that is open already."""
         with self._lock:
             return self._open.get((store.identity, path))
@@ -361,7 +363,7 @@ class XRefPool:
         self, store: Store, path: str, *, size: int, footer_start: int | None = None
     ) -> OpenXRef:
         """An XRef, opened now or before."""
-        xref = self.known(store, path)
+        xref = self._if_open(store, path)
         if xref is not None:
             return xref
         # Two threads may open the same one; the first one kept stays.

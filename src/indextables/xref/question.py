@@ -241,7 +241,7 @@ class _Asker:
         for node in children:
             if not isinstance(node, Compare) or node.op not in ("<", "<=", ">", ">="):
                 continue
-            mapped, number = self.mapped(node), _whole(node.value)
+            mapped, number = self.mapped(node), _as_integer(node.value)
             if mapped is None or number is None:
                 continue
             ends = bounds.setdefault(mapped.name, {})
@@ -406,7 +406,7 @@ def _between(field: TermField, low: int, high: int) -> Question:
     return HasAny(field, tuple(map(str, range(low, high + 1)))) if low <= high else NOTHING
 
 
-def _whole(value: object) -> int | None:
+def _as_integer(value: object) -> int | None:
     """A whole number or a day as the number that stands for it in a list of values."""
     if isinstance(value, datetime.date) and not isinstance(value, datetime.datetime):
         return (value - datetime.date(1970, 1, 1)).days

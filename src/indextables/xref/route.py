@@ -213,7 +213,7 @@ class Router:
         opened = self._pool.get(
             self.store, xref.path, size=xref.size, footer_start=xref.footer_start_offset
         )
-        return _asked(opened, question, paths, sizes)
+        return _answer(opened, question, paths, sizes)
 
 
 @dataclass(frozen=True, slots=True)
@@ -224,7 +224,7 @@ class _Answer:
     covered: Mask
 
 
-def _asked(opened: OpenXRef, question: Question, paths: Any, sizes: Any) -> _Answer:
+def _answer(opened: OpenXRef, question: Question, paths: Any, sizes: Any) -> _Answer:
     coverage = opened.coverage
     places: Any = pc.index_in(paths, value_set=coverage.paths, skip_nulls=True)
     document = np.asarray(pc.fill_null(places, -1), dtype=np.int64)

@@ -58,17 +58,21 @@ def as_type(keys: Any, data_type: Any) -> ConvertedKeys:
 def _convert(keys: Any, data_type: Any) -> ConvertedKeys | None:
     key_type = keys.type
     if pa.types.is_null(key_type):
-        return _known(pa.nulls(len(keys), data_type))
+        return _converted(pa.nulls(len(keys), data_type))
     family, column_family = _family(key_type), _family(data_type)
     if family is None or column_family is None:
-        return _known(keys) if key_type == data_type else None
+        return _converted(keys) if key_type == data_type else None
     if family == column_family == "nested":
-        return _known(keys) if key_type == data_type else None
+        return _converted(keys) if key_type == data_type else None
     if family == column_family and family in ("text", "bytes", "flag", "day"):
-        return _known(keys.cast(data_type))
+        return _converted(keys.cast(data_type))
     if family == column_family == "moment":
         same = (key_type.tz is None) == (data_type.tz is None)
-        return _known(keys.cast(data_type, safe=False)) if same and data_type.unit == "us" else None
+        return (
+            _converted(keys.cast(data_type, safe=False))
+            if same and data_type.unit == "us"
+            else None
+        )
     convert = _CONVERSIONS.get((family, column_family))
     return None if convert is None else convert(keys, data_type)
 
@@ -88,7 +92,7 @@ def _family(data_type: Any) -> str | None:
     return next((name for name, test in tests if test(data_type)), None)
 
 
-def _known(values: Any) -> ConvertedKeys:
+def _converted(values: Any) -> ConvertedKeys:
     return ConvertedKeys(values, np.zeros(len(values), np.bool_))
 
 
@@ -108,7 +112,7 @@ def _whole_to_whole(keys: Any, data_type: Any) -> ConvertedKeys:
     numbers = keys.cast(pa.int64())
     limit = 2 ** (data_type.bit_width - 1)
     fits = _flags(pc.and_(pc.greater_equal(numbers, -limit), pc.less_equal(numbers, limit - 1)))
-    return _known(_where(fits, numbers).cast(data_type))
+    return _converted(_where(fits, numbers).cast(data_type))
 
 
 def _float_to_whole(keys: Any, data_type: Any) -> ConvertedKeys:
@@ -149,7 +153,7 @@ def _whole_to_float(keys: Any, data_type: Any) -> ConvertedKeys:
     numbers = np.asarray(pc.fill_null(keys.cast(pa.int64()), 0))
     values = pa.array(numbers.astype(np.float64))
     if data_type == pa.float64():
-        return _known(_where(_flags(keys.is_valid()), values))
+        return _converted(_where(_flags(keys.is_valid()), values))
     is_sure = np.abs(numbers) <= 2**24
     return ConvertedKeys(
         _where(_flags(keys.is_valid()) & is_sure, values).cast(data_type), ~is_sure
@@ -158,8 +162,8 @@ def _whole_to_float(keys: Any, data_type: Any) -> ConvertedKeys:
 
 def _float_to_float(keys: Any, data_type: Any) -> ConvertedKeys:
     if keys.type.bit_width <= data_type.bit_width:
-        return _known(keys.cast(data_type))
-    return _known(_where(_is_single(keys), keys).cast(data_type, safe=False))
+        return _converted(keys.cast(data_type))
+    return _converted(_where(_is_single(keys), keys).cast(data_type, safe=False))
 
 
 def _is_single(doubles: Any) -> Flags:
@@ -206,7 +210,7 @@ def _decimal_to_decimal(keys: Any, data_type: Any) -> ConvertedKeys | None:
         top = decimal.Decimal(10) ** (data_type.precision - data_type.scale)
         top -= decimal.Decimal(10) ** -data_type.scale
     fits = _flags(pc.less_equal(pc.abs(cut), pa.scalar(top, cut.type)))
-    return _known(_where(is_exact & fits, cut).cast(data_type))
+    return _converted(_where(is_exact & fits, cut).cast(data_type))
 
 
 # --- to the rest -----------------------------------------------------------------------------

@@ -212,10 +212,10 @@ def _single_document(lines: Sequence[bytes], *, where: str) -> dict[str, Any] | 
 
 
 def _documents_of_object(document: dict[str, Any]) -> Iterator[dict[str, Any]]:
-    for kind, body in document.items():
+    for action, body in document.items():
         for item in body if isinstance(body, list) else [body]:
             if item is not None:
-                yield {kind: item}
+                yield {action: item}
 
 
 def _check_count(count: int, expected: Any, *, where: str) -> None:

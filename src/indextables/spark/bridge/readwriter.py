@@ -140,7 +140,8 @@ def _load(
     if parsed.timestamp is not None:
         parsed = replace(parsed, timestamp=_in_session_zone(spark, parsed.timestamp))
     frames = [
-        _load_one(original, reader, parsed, place) for place in parsed.paths or (_one(parsed),)
+        _load_one(original, reader, parsed, place)
+        for place in parsed.paths or (_only_path(parsed),)
     ]
     return functools.reduce(lambda left, right: left.unionByName(right), frames)
 
@@ -209,7 +210,7 @@ def _in_session_zone(spark: SparkSession, text: str) -> str:
     return moment.replace(tzinfo=zone).isoformat()
 
 
-def _one(options: SourceOptions) -> str:
+def _only_path(options: SourceOptions) -> str:
     return options.access().path
 
 
@@ -245,7 +246,7 @@ def _save(  # noqa: PLR0917 - Spark's arguments
     parsed = SourceOptions.parse(set_options, session_settings(spark))
     parsed.chosen.refuse()
     access = parsed.access()
-    kind, exclusive = _kind(java.curmode().name(), parsed)
+    kind, exclusive = _write_kind(java.curmode().name(), parsed)
     if exclusive == "ignore" and access.log().exists():
         return None
     # What is wrong is an error here; in a worker it would be a traceback.
@@ -445,7 +446,7 @@ def _table_exists(original: Callable[..., bool], catalog: Any, *args: Any, **kwa
         raise
 
 
-def _kind(mode: str, options: SourceOptions) -> tuple[Kind, Exclusive]:
+def _write_kind(mode: str, options: SourceOptions) -> tuple[Kind, Exclusive]:
     other_options = options.replace_where is not None or options.dynamic or options.merge_schema
     if options.overwrite_schema and (mode != "Overwrite" or other_options):
         raise ConfigError(

@@ -328,7 +328,7 @@ def _run(context: Any, tasks: Any, task: Task) -> dict[str, Answer[Any]]:
     finally:
         for name, value in before.items():
             context.setLocalProperty(name, value)
-    places = _places(context, group)
+    places = _executors_of_tasks(context, group)
     return {
         places[number]: replace(reply, executor_id=places[number])
         for number, reply in reversed(answers)
@@ -336,7 +336,7 @@ def _run(context: Any, tasks: Any, task: Task) -> dict[str, Answer[Any]]:
     }
 
 
-def _places(context: Any, group: str) -> dict[int, str]:
+def _executors_of_tasks(context: Any, group: str) -> dict[int, str]:
     """The executor of each task of the last stage of a job."""
     scala, tracker = context._jsc.sc(), context.statusTracker()
     scala.listenerBus().waitUntilEmpty()

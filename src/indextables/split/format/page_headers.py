@@ -262,19 +262,19 @@ def _struct(data: bytes, at: int, depth: int = 0) -> tuple[dict[int, Any], int]:
     fields: dict[int, Any] = {}
     number = 0
     value: Any
-    while kind := data[at]:
+    while field_type := data[at]:
         at += 1
-        number += kind >> 4
-        kind &= 15
-        if kind in (1, 2):
-            value = kind == 1
-        elif kind in (5, 6):
+        number += field_type >> 4
+        field_type &= 15
+        if field_type in (1, 2):
+            value = field_type == 1
+        elif field_type in (5, 6):
             value, at = _varint(data, at)
             value = value >> 1 ^ -(value & 1)
-        elif kind == 8:
+        elif field_type == 8:
             length, at = _varint(data, at)
             value, at = data[at : at + length], at + length
-        elif kind == 12 and depth < 2:
+        elif field_type == 12 and depth < 2:
             value, at = _struct(data, at, depth + 1)
         else:
             raise WrongPageError("a page header has a field of an unknown type")
@@ -297,24 +297,24 @@ def varint(value: int) -> bytes:
 # --- which columns can be read by page -----------------------------------------------------------
 
 
-def can_be_read_by_page(column: Any, chunk: Any, kind: Any) -> bool:
+def can_be_read_by_page(column: Any, chunk: Any, data_type: Any) -> bool:
     """Whether pages of a column, by Parquet's description and Arrow's type, can be read alone."""
     if column.max_repetition_level or column.max_definition_level != 1 or "." in column.path:
         return False
     if chunk.compression not in _CODECS or column.physical_type not in _PHYSICAL:
         return False
     types, stored = pa.types, column.physical_type
-    if types.is_timestamp(kind):
+    if types.is_timestamp(data_type):
         logical = column.logical_type
         unit = _UNITS.get(_time_unit(str(logical.to_json()))) if logical.type == "TIMESTAMP" else ""
-        return bool(stored == "INT64" and unit == kind.unit)
-    if types.is_string(kind) or types.is_large_string(kind) or types.is_binary(kind):
+        return bool(stored == "INT64" and unit == data_type.unit)
+    if types.is_string(data_type) or types.is_large_string(data_type) or types.is_binary(data_type):
         return bool(stored == "BYTE_ARRAY")
-    if types.is_date32(kind):
+    if types.is_date32(data_type):
         return bool(stored == "INT32")
-    if types.is_signed_integer(kind) or types.is_decimal128(kind):
+    if types.is_signed_integer(data_type) or types.is_decimal128(data_type):
         return stored in ("INT32", "INT64")
-    return (stored, kind) in (
+    return (stored, data_type) in (
         ("FLOAT", pa.float32()), ("DOUBLE", pa.float64()), ("BOOLEAN", pa.bool_()),
     )  # fmt: skip
 
@@ -343,7 +343,12 @@ class ColumnPages:
 
     @classmethod
     def of(
-        cls, record: PageRecord, chunks: Sequence[Any], column: Any, kind: Any, rows: RowNumbers
+        cls,
+        record: PageRecord,
+        chunks: Sequence[Any],
+        column: Any,
+        data_type: Any,
+        rows: RowNumbers,
     ) -> ColumnPages | None:
         """The pages of all chunks of a column; `None` if it is read whole.
 
@@ -374,11 +379,11 @@ class ColumnPages:
             dictionaries.append(
                 np.full(len(data_pages), first if has_dictionary else _NO_DICTIONARY)
             )
-        if not can_be_read_by_page(column, chunks[0].parquet, kind):
+        if not can_be_read_by_page(column, chunks[0].parquet, data_type):
             return None
         values = np.concatenate(counts)
         return cls(
-            kind,
+            data_type,
             chunks[0].parquet,
             record,
             np.concatenate(pages),
@@ -472,14 +477,14 @@ class Run:
     values: int
 
 
-def values_of(runs: Sequence[Run], chunk: Any, kind: Any, places: RowNumbers) -> Any:
+def values_of(runs: Sequence[Run], chunk: Any, data_type: Any, places: RowNumbers) -> Any:
     """Values of these pages by their places, in a type.
 
     `chunk` is what Parquet says of a chunk that some of them are from.
     """
     is_text = chunk.physical_type == "BYTE_ARRAY"
     file = pq.ParquetFile(
-        pa.BufferReader(_file(chunk, runs, kind)),
+        pa.BufferReader(_file(chunk, runs, data_type)),
         page_checksum_verification=True,
         # Texts that repeat stay references until they were chosen.
         read_dictionary=["c"] if is_text and any(run.dictionary for run in runs) else None,
@@ -493,29 +498,31 @@ def values_of(runs: Sequence[Run], chunk: Any, kind: Any, places: RowNumbers) ->
     else:  # each with a dictionary of its own
         values = column.unify_dictionaries().combine_chunks()
     if len(places) > _FEW_VALUES:
-        return _typed(values.take(pa.array(places)), kind)
-    return _typed(pa.concat_arrays([values.slice(place, 1) for place in places.tolist()]), kind)
+        return _typed(values.take(pa.array(places)), data_type)
+    return _typed(
+        pa.concat_arrays([values.slice(place, 1) for place in places.tolist()]), data_type
+    )
 
 
-def _typed(values: Any, kind: Any) -> Any:
+def _typed(values: Any, data_type: Any) -> Any:
     if pa.types.is_dictionary(values.type):
         values = values.dictionary_decode() if len(values) else values.cast(pa.binary())
-    if values.type == kind:
+    if values.type == data_type:
         return values
-    if pa.types.is_timestamp(kind) or pa.types.is_date32(kind):
-        return values.view(kind)
-    if pa.types.is_decimal128(kind):  # stored without its scale
-        whole = values.cast(pa.int64()).cast(pa.decimal128(19, 0))
-        return pa.Array.from_buffers(kind, len(whole), whole.buffers())
-    return values.cast(kind)
+    if pa.types.is_timestamp(data_type) or pa.types.is_date32(data_type):
+        return values.view(data_type)
+    if pa.types.is_decimal128(data_type):  # stored without its scale
+        integers = values.cast(pa.int64()).cast(pa.decimal128(19, 0))
+        return pa.Array.from_buffers(data_type, len(integers), integers.buffers())
+    return values.cast(data_type)
 
 
-def _file(chunk: Any, runs: Sequence[Run], kind: Any) -> bytes:
+def _file(chunk: Any, runs: Sequence[Run], data_type: Any) -> bytes:
     """A file of one column, in Thrift's compact protocol where it is not data."""
     physical = _PHYSICAL[chunk.physical_type]
     root = _text(4, b"r", after=0) + _int(5, 1, after=4) + b"\0"
     leaf = _int(1, physical, after=0) + _int(3, 1, after=1) + _text(4, b"c", after=3)
-    leaf += (_int(6, _UTF8, after=4) if pa.types.is_string(kind) else b"") + b"\0"
+    leaf += (_int(6, _UTF8, after=4) if pa.types.is_string(data_type) else b"") + b"\0"
     encodings = b"".join(map(_zigzag, (0, 2, 3, 5, 6, 7, 8, 9)))
     described = (
         _int(1, physical, after=0)
@@ -550,8 +557,8 @@ def _file(chunk: Any, runs: Sequence[Run], kind: Any) -> bytes:
     return b"".join([*parts, footer, len(footer).to_bytes(4, "little"), _MAGIC])
 
 
-def _field(number: int, kind: int, after: int) -> bytes:
-    return bytes([(number - after) << 4 | kind])
+def _field(number: int, field_type: int, after: int) -> bytes:
+    return bytes([(number - after) << 4 | field_type])
 
 
 def _int(number: int, value: int, *, after: int) -> bytes:
@@ -566,8 +573,12 @@ def _text(number: int, value: bytes, *, after: int) -> bytes:
     return _field(number, 8, after) + varint(len(value)) + value
 
 
-def _list(number: int, length: int, kind: int, *, after: int) -> bytes:
-    head = bytes([length << 4 | kind]) if length < 15 else bytes([15 << 4 | kind]) + varint(length)
+def _list(number: int, length: int, element_type: int, *, after: int) -> bytes:
+    head = (
+        bytes([length << 4 | element_type])
+        if length < 15
+        else bytes([15 << 4 | element_type]) + varint(length)
+    )
     return _field(number, 9, after) + head
 
 

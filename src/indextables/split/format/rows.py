@@ -126,8 +126,8 @@ class RowReader:
                 lengths = np.zeros(len(groups), dtype=np.int64)
                 np.maximum.at(lengths, place, rows - starts[groups][place] + 1)
                 table = self._beginnings(source, groups.tolist(), lengths.tolist(), rest)
-                wanted = rows + (np.cumsum(lengths) - lengths - starts[groups])[place]
-                table = _taken(table, wanted).cast(self._select(rest))
+                positions = rows + (np.cumsum(lengths) - lengths - starts[groups])[place]
+                table = _taken(table, positions).cast(self._select(rest))
                 values_of |= zip(rest, table.columns, strict=True)
         return pa.table([values_of[name] for name in columns], schema=self._select(columns))
 

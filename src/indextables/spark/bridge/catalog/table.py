@@ -86,10 +86,10 @@ _CAPABILITIES = ("BATCH_READ", "BATCH_WRITE", "OVERWRITE_BY_FILTER", "OVERWRITE_
 class HiddenColumn:
     """A column that `*` does not show."""
 
-    def __init__(self, java: Jvm, name: str, kind: str, comment: str) -> None:
+    def __init__(self, java: Jvm, name: str, data_type: str, comment: str) -> None:
         self.java = java
         self._name = name
-        self._kind = kind
+        self._kind = data_type
         self._comment = comment
 
     def name(self) -> str:
@@ -194,8 +194,8 @@ class PartitionManagement:
     # --- values ------------------------------------------------------------------------------
 
     def _partition_schema(self) -> pa.Schema:
-        seen = shown(self.snapshot)
-        return pa.schema([seen.schema.field(name) for name in seen.partition_columns])
+        shown_view = shown(self.snapshot)
+        return pa.schema([shown_view.schema.field(name) for name in shown_view.partition_columns])
 
     def _partitions(self) -> pa.Table:
         """The values of all partitions, each once, in the types of their columns."""

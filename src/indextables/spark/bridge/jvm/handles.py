@@ -495,13 +495,13 @@ _SCAN = (
 _OF_ALL = ("toString", "hashCode")
 
 
-def kept(java: Jvm, asked: Comparable) -> JavaObject:
+def kept(java: Jvm, proxy: Comparable) -> JavaObject:
     """A table or a scan for Spark, whose unchanging answers stay in the JVM."""
     prepared = _prepared(java.gateway)
     if prepared is None:
-        return asked
+        return proxy
     proxies, names = prepared
-    return proxies.apply(asked, names)
+    return proxies.apply(proxy, names)
 
 
 @functools.lru_cache(maxsize=16)

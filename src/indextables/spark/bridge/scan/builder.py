@@ -88,12 +88,12 @@ _MOST_SCANNED = 50_000_000
 
 _NARROWED = 50
 """How many times more rows Spark's reader takes than Python tasks in the same time."""
-_Asked = Search | Compare | In
+_IndexCondition = Search | Compare | In
 
 
-def _asked(predicate: Predicate) -> list[_Asked]:
+def _index_conditions(predicate: Predicate) -> list[_IndexCondition]:
     """The conditions of which an index can say how many rows they leave at most."""
-    conditions: list[_Asked] = []
+    conditions: list[_IndexCondition] = []
     for one in conjuncts(predicate):
         match one:
             case Search() | Compare(op="=", value=str()):
@@ -103,7 +103,7 @@ def _asked(predicate: Predicate) -> list[_Asked]:
     return conditions
 
 
-def _most_matching(condition: _Asked, searcher: SplitSearcher) -> int:
+def _most_matching(condition: _IndexCondition, searcher: SplitSearcher) -> int:
     """How many rows of a split meet a condition at most, as its index sees it."""
     if isinstance(condition, Search):
         return searcher.count(condition)
@@ -176,7 +176,7 @@ class OnDriver:
 
     def _counted(self, most: int) -> int | None:
         """How many rows the indexes propose; None where these are more than so many."""
-        conditions = _asked(self.plan.predicate)
+        conditions = _index_conditions(self.plan.predicate)
         if not conditions:
             return None
         environment, counts = Environment.of(self.plan.view), self._counts
@@ -267,7 +267,7 @@ class ScanBuilder(Unique):
         shown = conjunction(*(p for p in translated if p is not None))
         self._predicate = self._names.stored_predicate(shown)
         self._by_index = is_worth_an_index(self._predicate, self._view.mapping) and (
-            bool(searches(self._predicate)) or self._here.narrows
+            bool(searches(self._predicate)) or self._on_driver.narrows
         )
         if self._rows_in_log is None and self._native is not None:
             # Spark's reader does not check rows, Spark does; here the filters only choose files
@@ -452,7 +452,7 @@ class ScanBuilder(Unique):
             limit=self._limit,
             aggregation=self._aggregation,
             columns=self._columns if self._aggregation is None else self._aggregation.columns,
-            asked=(described, self._skipping),
+            further=(described, self._skipping),
         )
 
     # --- decisions ---------------------------------------------------------------------------
@@ -468,7 +468,7 @@ class ScanBuilder(Unique):
         Of conditions that Spark can check itself, an index answers those that leave few of all
         rows. A few thousand of not many more are read faster with the others.
         """
-        if self._by_index or self._here.is_small:
+        if self._by_index or self._on_driver.is_small:
             return None
         return NativeScans.of(self.java, self._view, self._plan.tasks.files)
 
@@ -491,12 +491,12 @@ class ScanBuilder(Unique):
         return self._order is not None and self._order.column == SCORE
 
     @functools.cached_property
-    def _here(self) -> OnDriver:
+    def _on_driver(self) -> OnDriver:
         return OnDriver(self._plan)
 
     @property
     def _fits_the_driver(self) -> bool:
-        return self._native is None and self._here.has_few_rows
+        return self._native is None and self._on_driver.has_few_rows
 
     @property
     def _kept_by(self) -> Hashable | None:
@@ -505,7 +505,7 @@ class ScanBuilder(Unique):
         None where rows are not kept: what a search finds depends on more than a table's version.
         """
         view = self._view
-        if not self._here.is_small or searches(self._predicate) or view.elsewhere is not None:
+        if not self._on_driver.is_small or searches(self._predicate) or view.elsewhere is not None:
             return None
         states = file_states(view.store, self._plan.tasks.paths)
         return None if states is None else (self._fields, states)
@@ -515,8 +515,8 @@ class ScanBuilder(Unique):
         if self._fits_the_driver or not self._plan.tasks:
             return True  # of no rows at all, only the driver returns a row
         if self._is_of_numbers(aggregation):
-            return self._here.scans(len(aggregation.columns))
-        return self._by_index and self._here.aggregates(is_count=not aggregation.columns)
+            return self._on_driver.scans(len(aggregation.columns))
+        return self._by_index and self._on_driver.aggregates(is_count=not aggregation.columns)
 
     @functools.cached_property
     def _rows_in_log(self) -> int | None:

@@ -84,7 +84,7 @@ def describe_scan(
     limit: int | None,
     aggregation: Aggregation | None,
     columns: Collection[str],
-    asked: tuple[object, ...],
+    further: tuple[object, ...],
 ) -> Described:
     """The description of a scan of splits; `asked` is what else makes it another one."""
     parts = _version_and_condition(plan.view, uri, predicate)
@@ -103,7 +103,7 @@ def describe_scan(
     total, partitions, statistics = (stage.splits for stage in plan.stages[:3])
     return Described(
         line=line,
-        key=" ".join(map(str, (line, *asked, order, limit, plan.view.revision))),
+        key=" ".join(map(str, (line, *further, order, limit, plan.view.revision))),
         rows=plan.tasks.num_records if predicate == TRUE else None,
         size=int(_bytes_of_rows(plan) * _share(columns, plan.snapshot.schema)),
         metrics=(
