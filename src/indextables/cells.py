@@ -65,6 +65,21 @@ def cell(value: Any) -> str:
             return printable(str(value))
 
 
+def utc_time(milliseconds: int) -> str:
+    """A time since 1970, as text.
+
+    >>> utc_time(1_580_428_800_000)
+    '2020-01-31 00:00:00Z'
+    """
+    try:
+        return _moment(_EPOCH + datetime.timedelta(milliseconds=milliseconds))
+    except OverflowError:
+        return f"{milliseconds:,} milliseconds after 1970"
+
+
+_EPOCH = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
+
+
 def _moment(value: datetime.datetime) -> str:
     """A time as short as it is exact."""
     precision = "milliseconds" if value.microsecond % 1000 == 0 else "microseconds"

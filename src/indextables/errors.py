@@ -122,12 +122,14 @@ class LogError(IndexTablesError):
 class NotATableError(LogError, FileNotFoundError):
     """There is no transaction log at the place."""
 
-    def __init__(self, uri: str) -> None:
+    def __init__(self, uri: str, *, is_file: bool = False, is_missing: bool = False) -> None:
         self.uri = uri
-        super().__init__(
-            f"'{uri}' is not an index table: it has no _transaction_log. "
-            "Create it with Table.create or write a DataFrame to it first."
-        )
+        reason = "there is no such folder" if is_missing else "it has no _transaction_log"
+        remedy = "Create it with Table.create or write a DataFrame to it first"
+        if is_file:
+            reason = "it is a file, and a table is a folder"
+            remedy = "Write its rows to a table with write_table"
+        super().__init__(f"'{uri}' is not an index table: {reason}. {remedy}.")
 
 
 class TableExistsError(LogError, FileExistsError):
@@ -836,11 +838,19 @@ class SourceMissingError(LakeError, FileNotFoundError):
     """The source of a search index, or of a conversion, is not there."""
 
     def __init__(
-        self, uri: str, source_format: str, *, is_new: bool = False, has_parquet: bool = False
+        self,
+        uri: str,
+        source_format: str,
+        *,
+        is_new: bool = False,
+        is_file: bool = False,
+        has_parquet: bool = False,
     ) -> None:
         self.uri = uri
         self.source_format = source_format
-        if has_parquet:
+        if is_file:
+            remedy = "It is a file: name the folder of the table."
+        elif has_parquet:
             remedy = "There are Parquet files: name the format parquet to use those."
         elif is_new:
             remedy = "Check the path and the format."
@@ -1151,6 +1161,18 @@ class ConcurrentUpdateError(AriadneError):
             f"Gave up writing {path} after {attempts} attempts: other writers were faster. "
             "What they wrote is intact; run the operation again."
         )
+
+
+def first_line(error: BaseException) -> str:
+    """What an error says in its first line that has text; its class if it says nothing.
+
+    >>> first_line(ValueError("\\n[PARSE] no such type\\n\\n== SQL =="))
+    '[PARSE] no such type'
+    >>> first_line(ValueError())
+    'ValueError'
+    """
+    lines = str(error).strip().splitlines()
+    return lines[0][:300] if lines else type(error).__name__
 
 
 def is_installed(package: str) -> bool:

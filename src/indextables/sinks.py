@@ -75,7 +75,7 @@ def export_rows(
     chosen = file_format or _SUFFIXES.get(Path(path).suffix.lower())
     if chosen not in _SINKS:
         raise SourceFileError(
-            path, f"its kind is unknown; name one with --format: {', '.join(_SINKS)}"
+            path, f"its name does not end in a format; add --format with {' or '.join(_SINKS)}"
         )
     if path == "-":
         return write_rows(rows, sys.stdout.buffer, chosen, progress)

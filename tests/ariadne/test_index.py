@@ -74,9 +74,9 @@ def test_a_format_nobody_reads_is_refused(storage):
     assert not Index.exists("t")
 
 
-@pytest.mark.parametrize("schema", ["id WRONG", 7])
-def test_what_is_no_schema_is_refused(storage, schema):
-    with pytest.raises(AriadneArgumentError, match="schema"):
+@pytest.mark.parametrize(("schema", "reason"), [("id WRONG", "WRONG"), (7, "int is")])
+def test_what_is_no_schema_is_refused(storage, schema, reason):
+    with pytest.raises(AriadneArgumentError, match=f"Cannot use the schema: .*{reason}"):
         Index("t", schema)
 
 

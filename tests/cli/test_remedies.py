@@ -48,6 +48,7 @@ def test_every_phrase_is_still_one_of_the_library():
     "error",
     [
         NotATableError("docs"),
+        NotATableError("docs.csv", is_file=True),
         TableExistsError("docs"),
         MetadataChangedError(uri="docs", version=3, changed=["schema"]),
         ProtocolChangedError(uri="docs", version=3),
@@ -77,7 +78,7 @@ def test_commands_show_them(cli, docs, s3):
     assert "--merge-schema" in cli.error("import", docs, "b.csv")
     assert "--version or --as-of" in cli.error("describe", docs, "--version", 0, "--as-of", "2024")
     assert "with --storage-option; a" in cli.error("search", "s3://key:secret@bucket/docs", "fox")
-    assert "2020-01-31 00:00:00+00:00" in cli.error("describe", docs, "--as-of", "2020-01-31")
+    assert "as old as 2020-01-31 00:00:00Z." in cli.error("describe", docs, "--as-of", "2020-01-31")
     assert "datetime" not in cli.error("describe", docs, "--as-of", "yesterday")
     assert "--storage-option" in cli.error("describe", "s3://me:secret@bucket/docs")
     options = [f"{k}={v}" for k, v in (s3.options | {"aws_endpoint": "http://127.0.0.1:1"}).items()]

@@ -297,6 +297,14 @@ def test_a_source_that_moved(tmp_path):
 # --- Parquet folders -----------------------------------------------------------------------------
 
 
+def test_a_file_is_not_a_source(tmp_path):
+    put(tmp_path, "a.parquet", ROWS)
+    place = tmp_path / "source/a.parquet"
+    for source_format in ("parquet", "delta"):
+        with pytest.raises(SourceMissingError, match="It is a file: name the folder"):
+            it.SearchIndex.create(tmp_path / "index", source=place, format=source_format)
+
+
 def test_files_of_a_folder_come_and_go(tmp_path):
     put(tmp_path, "a.parquet", ROWS)
     put(tmp_path, "_temporary/b.parquet", ROWS)

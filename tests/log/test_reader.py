@@ -232,6 +232,8 @@ def test_time_travel_by_timestamp():
     assert log.snapshot(timestamp_ms=stamps[-1] + 10**9).version == 12
     with pytest.raises(VersionNotFoundError, match="as old as"):
         log.snapshot(timestamp_ms=stamps[0] - 1)
+    with pytest.raises(VersionNotFoundError, match="no version as old as 1969-12-31 23:59:59Z"):
+        log.snapshot(timestamp_ms=-1000)
 
 
 def test_time_travel_beside_the_gaps_that_retention_leaves():

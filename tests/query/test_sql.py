@@ -342,8 +342,10 @@ def test_a_path_into_json_is_searched(condition, ids, alias):
 def test_what_is_no_table_and_what_is_no_query(docs):
     with pytest.raises(EmbeddedQueryError, match="'o' is not a table: int"):
         it.sql("SELECT 1 FROM o", o=3)
-    with pytest.raises(EmbeddedQueryError, match="was given: docs"):
+    with pytest.raises(EmbeddedQueryError, match=r"no table 'nothing'\. The query has docs\."):
         it.sql("SELECT 1 FROM nothing", docs=docs)
+    with pytest.raises(EmbeddedQueryError, match=r"column 12: something is missing near 'FROM'\."):
+        it.sql("SELEC * FROM docs", docs=docs)
     with pytest.raises(EmbeddedQueryError, match="A query is a text"):
         it.sql(None)
     assert it.sql("SELECT 1 + 1 AS two").to_pylist() == [{"two": 2}]

@@ -207,7 +207,8 @@ WRITES = {
     "a text": ("rows", "Cannot take rows from str"),
     "a number": (5, "Cannot take rows from int"),
     "nothing": (None, "Cannot take rows from NoneType"),
-    "a dictionary": ({"id": [1]}, "Cannot take rows from dict"),
+    "a dictionary": ({"id": [1]}, r"Cannot take rows from dict.* pyarrow.table\(…\)"),
+    "a list of dictionaries": ([{"id": 1}], r"Cannot take rows from dict.*from_pylist\(…\)"),
     "no batches": ([], "has no schema"),
     "an unsupported type": (numbers(id=pa.array([1], pa.duration("s"))), "id"),
     "duplicate columns": (pa.table([[1], [2]], names=["id", "id"]), "Duplicate column names: 'id'"),
@@ -543,6 +544,24 @@ def test_a_table_of_the_scala_product(tmp_path, config):
 def test_a_table_where_a_file_is_is_refused_at_once(tmp_path):
     place = tmp_path / "notes.txt"
     place.write_text("mine")
-    with pytest.raises(StorageRefusedError, match="Not a directory"):
+    with pytest.raises(StorageRefusedError, match=r"notes.txt' is a file, not a folder\. Choose"):
         Table.create(place, SCHEMA)
     assert place.read_text() == "mine"
+
+
+def test_a_path_without_a_table_says_what_is_there(tmp_path):
+    place = tmp_path / "notes.txt"
+    place.write_text("mine")
+    with pytest.raises(NotATableError, match=r"is a file, and a table is a folder.*write_table"):
+        Table.open(place)
+    with pytest.raises(NotATableError, match="there is no such folder"):
+        Table.open(tmp_path / "nothing")
+    with pytest.raises(NotATableError, match="it has no _transaction_log"):
+        Table.open(tmp_path)
+
+
+@pytest.mark.parametrize("argument", ["mapping", "properties"])
+def test_options_of_a_new_table_are_mappings(argument, tmp_path):
+    with pytest.raises(ConfigError, match=rf"{argument} .* not \['id'\]"):
+        Table.create(tmp_path / "t", SCHEMA, **{argument: ["id"]})
+    assert not (tmp_path / "t").exists()

@@ -184,6 +184,19 @@ def test_mistakes_are_named(layouts, asked, error, message):
         layouts["one"].search(**asked)
 
 
+@pytest.mark.parametrize(
+    ("columns", "message"),
+    [([], "vector_column=…: no column declares"), (["a", "b"], r"vector_column=…: a, b\.")],
+)
+def test_a_column_of_vectors_is_chosen(columns, message):
+    fields = [(name, pa.list_(pa.float32(), 2)) for name in columns]
+    table = Table.create(
+        f"memory://vectors-{len(columns)}", pa.schema([("n", pa.int64()), *fields])
+    )
+    with pytest.raises(ConfigError, match=message):
+        table.search(vector=[1.0, 2.0])
+
+
 @pytest.mark.parametrize("size", [1.0, 1e308, 5e-324, 1e-200])
 def test_a_cosine_does_not_depend_on_lengths(size):
     vectors = [[1, 0], [1e300, 1e300], [1e-300, 0], [0, 0], [math.inf, 1], [0, -1e300]]

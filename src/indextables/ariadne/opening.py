@@ -36,6 +36,7 @@ from indextables.errors import (
     MissingFormatError,
     SchemaMismatchError,
     SchemaNotProvidedError,
+    first_line,
 )
 
 if TYPE_CHECKING:
@@ -123,7 +124,7 @@ def schema_json(schema: SchemaLike) -> str:
         try:
             parsed: Any = StructType.fromDDL(schema)
         except PySparkException as error:
-            reason = str(error).splitlines()[0]
+            reason = first_line(error)
             raise AriadneArgumentError("Cannot use the schema", [reason]) from None
         return str(parsed.json())
     raise AriadneArgumentError(

@@ -15,11 +15,9 @@ code  meaning
 
 from __future__ import annotations
 
-import datetime
 import functools
 import inspect
 import os
-import re
 import sys
 import traceback
 from collections.abc import Callable, Mapping, Sequence
@@ -262,6 +260,8 @@ def _guarded(work: Callable[[], None], *, debug: bool) -> None:
 PHRASES = {
     "Create it with Table.create or write a DataFrame to it first":
         "Make one with `indextables import TABLE FILE` or `indextables create`",
+    "Write its rows to a table with write_table":
+        "Make a table of it with `indextables import TABLE FILE`",
     "Open it, or choose another place":
         "Add rows to it with `indextables import`, or choose another place",
     "Open the table again and repeat the operation with the new metadata": "Run the command again",
@@ -293,7 +293,6 @@ PHRASES = {
 }  # fmt: skip
 """A library's remedy, and the command line's."""
 
-_MOMENT = re.compile(r"(-?\d+) \(milliseconds since 1970\)")
 _BEFORE_KEYS = ("raise", "Raise", "set", "Set", "Choose another", "take it out of", "and")
 _KEYS = "Keys are given with --config KEY=VALUE."
 
@@ -308,13 +307,6 @@ def on_command_line(sentence: str) -> str:
     """
     for phrase, remedy in PHRASES.items():
         sentence = sentence.replace(phrase, remedy)
-    sentence = _MOMENT.sub(lambda match: _time(int(match[1])), sentence)
     if any(f"{verb} {PREFIX}" in sentence for verb in _BEFORE_KEYS):
         sentence = f"{sentence} {_KEYS}"
     return sentence
-
-
-def _time(milliseconds: int) -> str:
-    """A time as `--as-of` takes it."""
-    start = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
-    return (start + datetime.timedelta(milliseconds=milliseconds)).isoformat(sep=" ")

@@ -18,7 +18,7 @@ from sqlglot import exp
 from sqlglot.dialects.spark import Spark
 from sqlglot.errors import SqlglotError
 
-from indextables.errors import EmbeddedQueryError, ExpressionError, UnknownColumnError
+from indextables.errors import EmbeddedQueryError, ExpressionError, UnknownColumnError, first_line
 from indextables.predicate.coercion import NotALiteralError, literal_value
 from indextables.predicate.literals import FarInstant, FarLocal, quoted_name
 from indextables.predicate.names import resolve_column
@@ -209,7 +209,7 @@ class _Evaluator:
         try:
             return self._value(node)
         except pa.ArrowException as error:
-            raise ExpressionError(node.sql("spark"), str(error).partition("\n")[0]) from None
+            raise ExpressionError(node.sql("spark"), first_line(error)) from None
 
     def _value(self, node: exp.Expr) -> Any:
         match node:

@@ -214,9 +214,15 @@ def _columns_shown(schema: pa.Schema) -> str:
 
 
 def _not_rows(data: object) -> SchemaError:
+    hint = ""
+    if isinstance(data, Mapping):
+        hint = (
+            " pyarrow.table(…) makes one of a dictionary of columns, pyarrow.Table.from_pylist(…) "
+            "of a list of dictionaries."
+        )
     return SchemaError(
         f"Cannot take rows from {type(data).__name__}. Pass a pyarrow Table, RecordBatch or "
-        "reader, an iterable of record batches, or a pandas or Polars DataFrame."
+        f"reader, an iterable of record batches, or a pandas or Polars DataFrame.{hint}"
     )
 
 

@@ -63,6 +63,7 @@ from indextables.table.arguments import (
     check_names,
     check_properties,
     check_version,
+    mapping_keys,
     milliseconds,
 )
 from indextables.table.html import table_html
@@ -184,7 +185,7 @@ class SearchIndex:
             table,
             snapshot,
             columns,
-            config=Config(keys.TYPE_MAP.entries(mapping), config),
+            config=Config(mapping_keys(mapping), config),
             properties=properties or {},
             name=name,
         )

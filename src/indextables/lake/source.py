@@ -14,6 +14,7 @@ import hashlib
 import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any, Protocol
 from urllib.parse import unquote
 
@@ -241,6 +242,8 @@ def first_snapshot(source: Source) -> SourceSnapshot:
     Raises:
         SourceMissingError: It is not there; Parquet files at its place are pointed out.
     """
+    if source.format != "iceberg" and Path(source.uri).is_file():
+        raise SourceMissingError(source.uri, source.format.capitalize(), is_file=True)
     try:
         return source.snapshot()
     except SourceMissingError as error:

@@ -19,6 +19,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from indextables import config as keys
+from indextables.cells import utc_time
 from indextables.config import Config
 from indextables.errors import (
     LogError,
@@ -34,6 +35,7 @@ from indextables.log.checkpoint.avro_state import KeepManifest
 from indextables.log.checkpoint.checkpoints import CheckpointRef, load_checkpoint
 from indextables.log.checkpoint.last_checkpoint import read_last_checkpoint
 from indextables.log.layout import (
+    LOG_DIRECTORY,
     LogListing,
     check_paths,
     decode_actions,
@@ -198,7 +200,7 @@ class LogReader:
         """The snapshot from version files alone: no checkpoint, no cache. The reference."""
         listing = list_log(self._store)
         if not listing.versions:
-            raise NotATableError(self._store.uri)
+            raise self._not_a_table()
         last = max(listing.versions)
         target = last if version is None else version
         if target not in listing.versions:
@@ -247,17 +249,25 @@ class LogReader:
                 # Retention removed the versions between old checkpoints.
                 raise self._not_found(f"version {target}", listing) from None
         if not whole:
-            raise damage or NotATableError(self._store.uri)
+            raise damage or self._not_a_table()
         if 0 not in listing.versions:
             raise damage or self._not_found(f"version {target}", listing)
         return empty_snapshot(self._store.uri).advance(self.read_versions(0, target))
+
+    def _not_a_table(self) -> NotATableError:
+        log = self._store.local_path(LOG_DIRECTORY)
+        return NotATableError(
+            self._store.uri,
+            is_file=log is not None and log.parent.is_file(),
+            is_missing=log is not None and not log.parent.exists(),
+        )
 
     def _build_unlisted(self, version: int | None) -> Snapshot:
         """A snapshot without a listing, which may be behind: version 0 is read by its name."""
         try:
             first = empty_snapshot(self._store.uri).advance([self.read_version(0)])
         except ObjectNotFoundError:
-            raise NotATableError(self._store.uri) from None
+            raise self._not_a_table() from None
         if version is None:
             return self.refresh(first)
         return first.advance(self.read_versions(1, version))
@@ -424,7 +434,7 @@ def version_at(store: Store, reader: LogReader, timestamp_ms: int, *, now_ms: in
         rising = list(itertools.accumulate(reversed(stored), min))[::-1]
         passed = bisect.bisect_right(rising, timestamp_ms)
         later = ahead + passed if passed else later
-    moment = f"{timestamp_ms} (milliseconds since 1970)"
+    moment = utc_time(timestamp_ms)
     problem = None if later else f"version as old as {moment}"
     newest = there[later - 1]
     in_gap = 0 < later < len(there) and there[later] > newest + 1

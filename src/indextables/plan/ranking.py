@@ -486,8 +486,12 @@ def _vector_field(schema: pa.Schema, column: str | None) -> pa.Field[Any]:
         vectors = [field for field in schema if dimension_of(field) is not None]
         if len(vectors) == 1:
             return vectors[0]
-        names = ", ".join(field.name for field in vectors) or "none that declares its dimension"
-        raise ConfigError(f"Choose one with vector_column=…: the columns of vectors are {names}.")
+        names = ", ".join(field.name for field in vectors)
+        raise ConfigError(
+            f"Choose one of the columns of vectors with vector_column=…: {names}."
+            if vectors
+            else "Name the column of vectors with vector_column=…: no column declares a dimension."
+        )
     if column not in schema.names:
         raise UnknownColumnError(column, available=schema.names)
     field = schema.field(column)

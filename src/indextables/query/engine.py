@@ -106,10 +106,10 @@ def sql(query: str, /, **tables: Any) -> pa.Table:
     def opened(parts: tuple[str, ...], version: int | None, at: str | None) -> Any:
         table = named.get(parts[0].lower()) if len(parts) == 1 else None
         if table is None:
-            shown = ", ".join(sorted(tables)) or "none"
+            passed = f"The query has {', '.join(sorted(tables))}. " if tables else ""
             raise EmbeddedQueryError(
-                f"There is no table '{'.'.join(parts)}'. The query was given: {shown}. "
-                f"Pass it by its name: sql(query, {parts[-1]}=…)."
+                f"There is no table '{'.'.join(parts)}'. {passed}Pass it by its name: "
+                f"sql(query, {parts[-1]}=…)."
             )
         if version is None and at is None:
             return table

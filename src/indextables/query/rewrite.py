@@ -31,7 +31,7 @@ from sqlglot import exp
 from sqlglot.errors import SqlglotError
 from sqlglot.optimizer.scope import Scope, traverse_scope
 
-from indextables.errors import EmbeddedQueryError
+from indextables.errors import EmbeddedQueryError, first_line
 from indextables.predicate import Boolean, SearchNode
 from indextables.predicate.search_names import (
     SEVERAL_COLUMNS,
@@ -150,7 +150,7 @@ def _parsed(sql: str) -> Any:
         details: list[dict[str, Any]] = getattr(error, "errors", [])
         first = details[0] if details else {}
         where = f"line {first['line']}, column {first['col']}: " if first else ""
-        reason = _plain(first.get("description") or str(error).splitlines()[0], first)
+        reason = _plain(first.get("description") or first_line(error), first)
         raise EmbeddedQueryError(f"Cannot read the query: {where}{reason}") from None
     if len(statements) != 1 or not isinstance(statements[0], exp.Query):
         raise EmbeddedQueryError(
@@ -168,6 +168,9 @@ def _plain(reason: str, details: dict[str, Any]) -> str:
     """The message of sqlglot, without names of its classes."""
     if "Unexpected token" in reason and details.get("highlight"):
         return f"'{details['highlight']}' is not expected here."
+    if reason.startswith("Required keyword"):
+        near = str(details.get("highlight") or "").strip()
+        return f"something is missing near '{near}'." if near else "something is missing."
     reason = _TOKEN.sub(r"'\1'", reason)
     return reason.replace("Expecting )", "a closing ) is missing").rstrip(".") + "."
 

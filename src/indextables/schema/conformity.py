@@ -20,7 +20,7 @@ import orjson
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from indextables.errors import SchemaError
+from indextables.errors import SchemaError, first_line
 from indextables.schema.types import (
     FIELD_METADATA,
     MAX_DECIMAL_PRECISION,
@@ -164,8 +164,7 @@ def conform(rows: Rows, schema: pa.Schema) -> Rows:
                 column = _cast(column, field.type)
             except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
                 problems.append(
-                    f"'{field.name}' cannot become {type_name(field.type)}: "
-                    f"{str(error).splitlines()[0]}"
+                    f"'{field.name}' cannot become {type_name(field.type)}: {first_line(error)}"
                 )
                 continue
         if not field.nullable and column.null_count:

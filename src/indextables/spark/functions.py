@@ -29,7 +29,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary
 
-from indextables.errors import SearchCallError
+from indextables.errors import SearchCallError, first_line
 from indextables.predicate.literals import quoted_name
 from indextables.predicate.search_names import SEVERAL_COLUMNS, Mode, mode_of, query_text
 from indextables.predicate.search_syntax import parse_search
@@ -229,7 +229,7 @@ def _register(spark: SparkSession, name: str, udf: Any, *, everywhere: bool = Tr
             "The function %s searches with default mappings on this Spark where no index answers, "
             "and persistent views cannot use it: %s",
             name,
-            str(error).splitlines()[0],
+            first_line(error),
         )
 
 

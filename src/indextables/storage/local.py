@@ -283,11 +283,11 @@ class LocalStore(Store):
         return f"{self.uri}/{path}"
 
     def _failed(self, verb: str, path: str, error: OSError) -> StorageError:
-        reason = error.strerror or type(error).__name__
-        return StorageError(
-            f"Cannot {verb} {self._shown(path)}: {reason}. Check the permissions and the disk.",
-            path=self._shown(path),
-        )
+        reason = f"{error.strerror or type(error).__name__}. Check the permissions and the disk"
+        if isinstance(error, NotADirectoryError):
+            file = next((p for p in self._target(path).parents if p.is_file()), self._root)
+            reason = f"'{file}' is a file, not a folder. Choose another place"
+        return StorageError(f"Cannot {verb} {self._shown(path)}: {reason}.", path=self._shown(path))
 
     @contextlib.contextmanager
     def _reading(self, path: str) -> Iterator[BinaryIO]:

@@ -116,6 +116,15 @@ def check_condition(where: object) -> None:
         raise ConfigError(f"where is a condition, as text: write where='n > 3', not {where!r}.")
 
 
+def mapping_keys(mapping: Mapping[str, str] | None) -> dict[str, str]:
+    """The configuration keys for how columns are searched."""
+    if mapping is not None and not isinstance(mapping, Mapping):
+        raise ConfigError(
+            f"mapping is the type of each column: write {{'id': 'string'}}, not {mapping!r}."
+        )
+    return keys.TYPE_MAP.entries(mapping)
+
+
 def check_properties(properties: object) -> None:
     """Properties are texts by their names."""
     if not isinstance(properties, Mapping) or not all(isinstance(n, str) for n in properties):

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any, Literal, TypeVar
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from indextables import config as keys
 from indextables.config import Config
 from indextables.errors import (
     ConfigError,
@@ -103,6 +102,7 @@ from indextables.table.arguments import (
     facet_names,
     filtered,
     history_rows,
+    mapping_keys,
     may_hold,
     milliseconds,
     names_of,
@@ -189,6 +189,7 @@ class Table:
                 "schema is an Arrow schema, or Spark's schema as JSON, not "
                 f"{type(schema).__name__}."
             )
+        check_properties(properties or {})
         columns = from_json(schema) if isinstance(schema, str) else schema
         if columns is None and data is None:
             raise SchemaError("A table has columns: pass a schema, or its first rows as data.")
@@ -197,7 +198,7 @@ class Table:
             log,
             columns,
             data,
-            settings=Config(keys.TYPE_MAP.entries(mapping), config),
+            settings=Config(mapping_keys(mapping), config),
             partition_by=names_of(partition_by, "partition_by"),
             properties=properties or {},
             name=name,
@@ -2234,7 +2235,7 @@ def write_table(
     written = write_rows(
         log,
         data,
-        settings=Config(keys.TYPE_MAP.entries(mapping), config),
+        settings=Config(mapping_keys(mapping), config),
         kind="overwrite" if mode == "overwrite" else "append",
         partition_by=None if partition_by is None else names_of(partition_by, "partition_by"),
         merge_schema=merge_schema,

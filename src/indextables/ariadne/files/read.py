@@ -49,6 +49,7 @@ from indextables.errors import (
     SchemaError,
     SchemaParseError,
     StorageError,
+    first_line,
 )
 from indextables.predicate.literals import quoted_name
 from indextables.spark.bridge.sessions import is_classic
@@ -435,12 +436,6 @@ def computed_types(
         names = ", ".join(f"'{d.name}'" for d in computed)
         raise AriadneArgumentError(f"Cannot add the computed index {names}", problems)
     return types
-
-
-def first_line(error: BaseException) -> str:
-    """The first line of an error's message."""
-    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-    return (lines[0] if lines else type(error).__name__)[:300]
 
 
 _QUOTED = re.compile(r"""'(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*"|`(?:[^`]|``)*`""", re.DOTALL)

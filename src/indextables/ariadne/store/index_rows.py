@@ -30,7 +30,7 @@ from indextables.ariadne.store.large_values import compact_values, drop_files, d
 from indextables.ariadne.store.place import STAGING_FOLDER, IndexPlace
 from indextables.ariadne.values.bloom import value_count
 from indextables.ariadne.values.words import word_count
-from indextables.errors import StorageError, StorageMigrationError
+from indextables.errors import StorageError, StorageMigrationError, first_line
 
 if TYPE_CHECKING:
     from deltalake import DeltaTable
@@ -375,7 +375,7 @@ def _unified(current: pa.Schema, staged: pa.Schema, uri: str) -> pa.Schema:
     try:
         return pa.unify_schemas([current, staged])
     except (pa.ArrowInvalid, pa.ArrowTypeError) as error:
-        raise StorageMigrationError(uri, str(error).splitlines()[0]) from None
+        raise StorageMigrationError(uri, first_line(error)) from None
 
 
 def _with_schema(rows: pa.Table, schema: pa.Schema) -> pa.Table:

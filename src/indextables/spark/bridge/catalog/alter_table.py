@@ -25,6 +25,7 @@ from indextables.errors import (
     MetadataChangedError,
     SchemaError,
     UnsupportedProtocolError,
+    first_line,
 )
 from indextables.jobs.alter_columns import actions_for, with_properties
 from indextables.jobs.write_target import add_constraint, drop_constraint
@@ -161,7 +162,7 @@ def _changed_columns(
         )
     except (Py4JJavaError, CapturedException) as error:
         # Spark's interface declares no exception of this kind, and would hide it in a page.
-        raise SchemaError(str(error).splitlines()[0]) from error
+        raise SchemaError(first_line(error)) from error
     declared = java.schema_of(java.stored_struct(new))
     stored_names = _taken_marks(declared)
     schema = table_schema(declared, declared=True)

@@ -18,7 +18,7 @@ from typing import Any
 from py4j.protocol import Py4JJavaError  # type: ignore[import-untyped]
 from pyspark.errors.exceptions.captured import CapturedException
 
-from indextables.errors import ConfigError, IndexTablesError
+from indextables.errors import ConfigError, IndexTablesError, first_line
 from indextables.plan.access import NAME, PROVIDERS, SPARK_CATALOG, TableAccess, invalidate_logs
 from indextables.plan.column_names import names_of
 from indextables.spark.bridge.catalog.alter_table import CONSTRAINT_CHANGES
@@ -283,7 +283,7 @@ class SessionCatalog(Comparable):
             self._below.createTable(identifier, columns, nothing, self.java.hash_map(properties))
         except (Py4JJavaError, CapturedException) as error:
             if "ALREADY_EXISTS" not in str(error):  # by another thread
-                reason = str(error).splitlines()[0]
+                reason = first_line(error)
                 logger.warning("Spark does not list the table at '%s': %s", access.uri, reason)
 
     def _no_constraints(self, identifier: JavaObject) -> Exception:
