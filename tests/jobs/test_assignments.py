@@ -117,7 +117,7 @@ def test_times_are_meant_in_the_zone():
         ("st.a = 1", "only whole columns"),
         ("zz = 1", "no column 'zz'"),
         ("n = zz", "no column 'zz'"),
-        ("s = hash(s)", "The function HASH is not known here"),
+        ("s = hash(s)", "The function HASH is not supported without Spark"),
         ("n = (SELECT 1)", "it must be about one row"),
         ("n = max(n)", "it must be about one row"),
         ("n = rand()", "another one for each row"),

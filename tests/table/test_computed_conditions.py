@@ -163,7 +163,7 @@ def test_rows_change_by_what_is_computed():
     ("condition", "error", "said"),
     [
         ("lower(nope) = 'x'", UnknownColumnError, "no column 'nope'"),
-        ("hash(n) = 1", UnsupportedPredicateError, "function HASH is not known"),
+        ("hash(n) = 1", UnsupportedPredicateError, "function HASH is not supported"),
         ("length(body)", UnsupportedPredicateError, "not true or false"),
         ("max(n) = 1", UnsupportedPredicateError, "must be about one row"),
         ("n = (SELECT 1)", UnsupportedPredicateError, "must be about one row"),

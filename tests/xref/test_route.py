@@ -163,7 +163,7 @@ def test_pairs_of_words_route_phrases(table):
     [
         ({XREF_QUERY.name: False}, WORD, "xref.query.enabled is false"),
         ({XREF_MIN_SPLITS.name: 7}, WORD, "6 splits are fewer than .* = 7"),
-        ({}, "body LIKE '%a'", "no term that an XRef knows"),
+        ({}, "body LIKE '%a'", "no term that an XRef indexes"),
         ({}, "TRUE", "no condition"),
     ],
 )

@@ -527,7 +527,7 @@ class Index:
     # --- asking --------------------------------------------------------------------------------
 
     def data(self) -> IndexData:
-        """What the index knows now: its valid rows, and the files without one.
+        """The state of the index now: its valid rows, and the files without one.
 
         Returns:
             The rows as an Arrow table in `files`, other registered files in `pending`, and those

@@ -2,7 +2,7 @@
 
 Literals, columns, arithmetic and a few functions of text. Overflow, division by zero and values
 that do not fit their column are errors, as in Spark's ANSI mode; whole numbers divide to fractions.
-The engine of `indextables.sql` computes what Arrow has no kernel for, and what neither knows is
+The engine of `indextables.sql` computes what Arrow has no kernel for, and what neither supports is
 refused by name, before any split is read.
 """
 

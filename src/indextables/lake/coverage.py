@@ -1,4 +1,4 @@
-"""What a search index knows of its source, and the table that users see of both.
+"""What a search index covers of its source, and the table that users see of both.
 
 A split of the index covers one source file, or after a merge several: its tags name the files and
 how their columns were found. The view that queries get has the source's columns and one entry for

@@ -365,7 +365,7 @@ class SourceRows(RowReader):
 
 
 def _as_stored(data_type: Any) -> Any:
-    """The type of a column as Parquet knows it; Arrow has several for one. None if it is nested."""
+    """The type of a column as Parquet has it; Arrow has several for one. None if it is nested."""
     if pa.types.is_dictionary(data_type):
         data_type = data_type.value_type
     if pa.types.is_large_string(data_type):

@@ -3,7 +3,7 @@
 A snapshot is a checkpoint plus the version files after it. `_last_checkpoint` says where to start
 looking and nothing more: when it is missing, damaged or behind, listings find the rest. A damaged
 checkpoint is passed over for an older one, in the end for the versions alone. A damaged version
-file is an error unless a checkpoint covers it, because nothing else knows what it said.
+file is an error unless a checkpoint covers it, because nothing else has its content.
 
 The history says when each version was committed, by what, and which one was current at a time.
 """

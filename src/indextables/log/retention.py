@@ -7,7 +7,7 @@ Every file is kept unless all of its gates are open.
 - An Avro state: superseded for longer than its retention, not among the newest ones, not needed.
 - A JSON checkpoint: superseded for longer than its retention, not the newest, not needed.
 - A manifest: named by no retained state, and old enough that no writer is about to name it. If a
-  state cannot be read, nobody knows what it names, and all manifests stay.
+  state cannot be read, what it names is unknown, and all manifests stay.
 
 A *retained* version is one whose version file is younger than the log retention. Those that can
 be read before a clean-up can be read after it: the checkpoint below the oldest of them stays as

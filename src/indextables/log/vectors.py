@@ -213,7 +213,7 @@ class StoredVector:
 
 
 def inline_vector(rows: Rows) -> DeletionVector:
-    """A vector that is its own descriptor, whatever its size; for one that is not stored."""
+    """A vector inside its descriptor, of any size; for one that is not stored."""
     data = encoded(rows)
     return DeletionVector(_INLINE, _to_z85(data), len(data), len(rows))
 

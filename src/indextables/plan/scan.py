@@ -365,7 +365,9 @@ def checked_columns(snapshot: Snapshot, columns: Sequence[str] | None) -> tuple[
     if columns is None:
         return tuple(available)
     if not columns:
-        raise SchemaError("columns is empty. Name at least one; count() tells how many rows match.")
+        raise SchemaError(
+            "columns is empty. Name at least one; count() returns how many rows match."
+        )
     for name in columns:
         if name not in available and name not in ROW_IDENTITY:
             raise UnknownColumnError(name, available=available)

@@ -398,7 +398,7 @@ class _Reader:
             return self.search(node, self.searched(node, arguments[0]), arguments[1])
         if name in _SEARCH_ALL_FUNCTIONS and len(arguments) == 1:
             return self.search(node, None, arguments[0])
-        raise _unsupported(node, f"the function {node.name} is not known here")
+        raise _unsupported(node, f"the function {node.name} is not supported here")
 
     def searched(self, node: exp.Expr, name: exp.Expr) -> Column | None:
         """The column of a search; its name may be given as text."""

@@ -2,8 +2,8 @@
 
 sqlglot knows both dialects. Left for here: what depends on types (exact divisions of decimals,
 dates with intervals, casts, NaN), functions that DuckDB has under other names, and functions of
-texts and lists that would take all memory. A function that neither knows is an error: DuckDB's own
-functions are not part of the dialect.
+texts and lists that would take all memory. A function that neither of them supports is an error:
+DuckDB's own functions are not part of the dialect.
 
 sqlglot infers types from the columns of relations. What it leaves out is here as well: columns that
 are written without their table, and the digits of decimals, which Spark defines for every operator.
@@ -562,8 +562,8 @@ def _pattern(node: Any) -> Any:
     unknown = re.search(r"[A-Za-z]", re.sub(r"%-?[A-Za-z]", "", _QUOTED.sub("", translated)))
     if unknown:
         raise EmbeddedQueryError(
-            f"The pattern in {node.sql('spark')} has letters that are not known here: use y, M, d, "
-            "D, E, H, h, m, s, SSS, SSSSSS and a."
+            f"The pattern in {node.sql('spark')} has letters that are not supported "
+            "without Spark: use y, M, d, D, E, H, h, m, s, SSS, SSSSSS and a."
         )
     return exp.Literal.string(_QUOTED.sub(r"\1", translated))
 
@@ -640,9 +640,11 @@ def _translated(node: Any, divisions: set[Division]) -> Any:
 def _refuse(node: Any) -> None:
     match node:
         case exp.TableSample():
-            raise EmbeddedQueryError("TABLESAMPLE is not known here. Use LIMIT, or a condition.")
+            raise EmbeddedQueryError(
+                "TABLESAMPLE is not supported without Spark. Use LIMIT, or a condition."
+            )
         case exp.Lateral() if node.args.get("outer"):
-            raise EmbeddedQueryError("LATERAL VIEW OUTER is not known here.")
+            raise EmbeddedQueryError("LATERAL VIEW OUTER is not supported without Spark.")
         case exp.Format():
             raise _unknown("format_string")
         case exp.ExplodeOuter() | exp.PosexplodeOuter():
@@ -650,9 +652,7 @@ def _refuse(node: Any) -> None:
 
 
 def _unknown(name: str) -> EmbeddedQueryError:
-    return EmbeddedQueryError(
-        f"The function {name} is not known here. Spark's other functions work in Spark only."
-    )
+    return EmbeddedQueryError(f"The function {name} is not supported without Spark.")
 
 
 # --- functions by name ----------------------------------------------------------------------

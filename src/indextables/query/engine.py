@@ -695,7 +695,7 @@ def _re2_replacement(text: str, pattern: str) -> str:
         if escaped is not None:
             return r"\\" if escaped == "\\" else escaped
         if len(group) > 1 and int(group[:2]) <= _groups(pattern):
-            raise EmbeddedQueryError("regexp_replace knows the groups $0 to $9 here.")
+            raise EmbeddedQueryError("regexp_replace supports the groups $0 to $9 here.")
         return f"\\{group}"
 
     return _IN_REPLACEMENT.sub(written, text)

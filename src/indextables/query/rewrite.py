@@ -1,4 +1,4 @@
-"""A query in Spark's SQL, made ready for an embedded engine that knows neither tables nor searches.
+"""A query in Spark's SQL, prepared for an engine that has neither index tables nor searches.
 
 Every reference to a table becomes a *relation* of its own that the engine reads. A search goes to
 the best place that is exactly right:

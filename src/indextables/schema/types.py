@@ -43,7 +43,7 @@ SIMPLE: dict[str, pa.DataType] = {
 VARIANT = pa.struct(
     [
         pa.field("value", pa.binary(), nullable=False),
-        # Spark tells a variant from another struct by this mark.
+        # By this mark Spark distinguishes a variant from other structs.
         pa.field("metadata", pa.binary(), nullable=False, metadata={b"variant": b"true"}),
     ]
 )

@@ -118,7 +118,7 @@ class HotColumns:
         """Those of some columns that are kept, for some rows; the file has the others."""
         reader = split.rows
         if type(reader) is not RowReader or not 0 < len(rows) <= _FEW_ROWS:
-            return {}  # files of others may change
+            return {}  # external files may change
         values_of = {}
         for name in columns:
             pages = reader.large_pages(name)

@@ -1,8 +1,8 @@
 """Numbers of rows inside an index.
 
 A document carries a number that is its own wherever its segment lies: a random *tag* of the index
-that it was made for, and its row there. A split that takes over indexes of others says at which
-row each tag begins. Tantivy may then merge segments of different splits as it likes.
+that it was made for, and its row there. A split that takes over indexes of other splits says at
+which row each tag begins. Tantivy may then merge segments of different splits as it likes.
 """
 
 from __future__ import annotations

@@ -350,7 +350,7 @@ class CombinedSearcher:
         """About how many documents have the score of the last hit.
 
         Of documents with one score those come first that lie first, so how far the last one lies
-        tells how many are behind it.
+        shows how many are behind it.
         """
         score, last = hits[-1]
         equal = len(hits) - len(_better(hits, score))
@@ -404,7 +404,7 @@ class CombinedSearcher:
         """The hits that are better than the k-th, and at least as many as needed that are as good.
 
         Those have the lowest hashes of all. `asked` are the best hits, down to that score, and
-        `ties` is about how many have it. None if no level tells.
+        `ties` is about how many have it. None if no level has the answer.
         """
         better = _kept(self._live(self._hits(_better(raw_hits, score))), within)
         build = self._compiler().build
@@ -515,7 +515,7 @@ class CombinedSearcher:
                 return [s + np.float32(1) for s in self._zeros()]
 
     def _leaf_scores(self, leaf: Leaf, compiler: Compiler) -> list[Scores]:
-        """Words keep the score of the words the index knows; a value scores 1."""
+        """Words that the index has keep their score; a value scores 1."""
         candidates = compiler.candidates(leaf)
         base = self._zeros() if candidates is None else self._index_scores(candidates)
         result = []

@@ -1,7 +1,7 @@
 """Carrying out a statement: the dispatch from its class to the job that does it.
 
-Nothing here knows Spark. The caller says how a target becomes a table, with what configuration,
-and which processes there are.
+Nothing here depends on Spark. The caller says how a target becomes a table, with what
+configuration, and which processes there are.
 
 Counts of caches are what was really there. A process can count its own open indexes only; other
 Python processes of a host see the new generation of the disk cache and close theirs at their next

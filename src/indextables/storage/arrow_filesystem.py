@@ -201,7 +201,9 @@ def open_hdfs(location: Location, options: Mapping[str, object]) -> ArrowStore:
     for name, value in options.items():
         if name not in converters:
             raise StorageOptionError(
-                name, uri=location.uri, reason=f"hdfs knows {', '.join(sorted(converters))}."
+                name,
+                uri=location.uri,
+                reason=f"hdfs has the options {', '.join(sorted(converters))}.",
             )
         try:
             arguments[name] = converters[name](value)

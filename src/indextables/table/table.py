@@ -1174,7 +1174,7 @@ class Table:
         return rows
 
     def count(self, *, where: Where | None = None, timezone: str = "UTC") -> int:
-        """How many rows meet a condition; from the log alone where it knows.
+        """How many rows meet a condition; from the log alone where that is enough.
 
         Args:
             where: A SQL condition, searches included; all rows if it is left out.

@@ -403,7 +403,7 @@ def read_description(footer: Footer, read: ReadRange, *, path: str) -> tuple[Cov
     try:
         document = orjson.loads(text)
         if document["version"] != FORMAT_VERSION:
-            raise UnusableXRefError(path, f"its format {document['version']} is not known here")
+            raise UnusableXRefError(path, f"its format {document['version']} is not supported")
         sets = tuple(
             FieldSet(tuple(s["keys"]), None if s["columns"] is None else tuple(s["columns"]))
             for s in document["sets"]

@@ -103,7 +103,7 @@ class Router:
         if not reason:
             question = ask(predicate, self.context())
             if question == EVERYTHING:
-                reason = "the condition asks for no term that an XRef knows"
+                reason = "the condition has no term that an XRef indexes"
             else:
                 reason = self.dull.recall((self.store.identity, question)) or ""
         if reason:

@@ -435,7 +435,7 @@ class Ranges:
             self._attempt(self._provide_all)
 
     def _attempt(self, work: Callable[[], None]) -> None:
-        """Work, and once more in new copies if those that are open cannot be written.
+        """Work, and again in new copies if those that are open cannot be written.
 
         Nobody sees the new index, or that it is complete, before that is so.
         """

@@ -56,7 +56,7 @@ def install(java: Jvm, catalogs: JavaObject, tables: Catalog) -> SessionCatalog:
     """Let index tables be tables of Spark's own catalog.
 
     Spark has a setting for that, but it names a class, and sessions that Spark clones from this one
-    (for `foreachBatch`, for cached queries) would look for it in vain. So the catalog itself is
+    (for `foreachBatch`, for cached queries) would not find it. So the catalog itself is
     exchanged, in this session only.
     """
     manager = java.session.sessionState().catalogManager()
