@@ -52,7 +52,7 @@ _THREADS = 8
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """The result of asking the XRefs. `reason` says why they, or some of them, were not asked."""
+    """The result of asking the XRefs. `reason` says why they, or some of them, were not used."""
 
     consulted: bool
     before: int
@@ -64,7 +64,7 @@ class Verdict:
 
     def __str__(self) -> str:
         if not self.consulted:
-            return f"not asked: {self.reason}"
+            return f"not used: {self.reason}"
         summary = (
             f"{self.before:,} -> {self.after:,} splits by {self.xrefs:,} XRefs that cover "
             f"{self.covered:,}, in {self.milliseconds:.1f} ms"
@@ -117,7 +117,7 @@ class Router:
         count = files.num_rows
         least = self.config[keys.XREF_MIN_SPLITS]
         if not self.xrefs:
-            return "the table has none"
+            return "the table has no cross-references"
         if not self.config[keys.XREF_QUERY]:
             return f"{keys.XREF_QUERY.name} is false"
         if predicate == TRUE:
