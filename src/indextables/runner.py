@@ -68,7 +68,7 @@ class LocalRunner:
         try:
             return list(pool.map(run, range(len(tasks)), tasks, timeout=timeout_s))
         finally:
-            # After a timeout the threads may still wait for the store; nobody waits for them.
+            # After a timeout the threads may still wait for the store; they are not waited for.
             pool.shutdown(wait=False, cancel_futures=True)
 
 

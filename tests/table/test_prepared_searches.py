@@ -15,7 +15,7 @@ from indextables import Table
 from indextables.errors import IndexTablesError
 from indextables.split import linked
 from indextables.split.search import query as bound
-from indextables.split.search.query import Kept
+from indextables.split.search.query import RepeatCache
 
 WORDS = ["spark", "fox", "dog", "data", "the", "quick", "running", "runs"]
 SCHEMA = pa.schema([("id", pa.int64()), ("title", pa.string()), ("body", pa.string())])
@@ -142,7 +142,7 @@ def test_a_search_that_is_asked_often_is_prepared_once(table: Table, monkeypatch
 
 
 def test_what_is_kept_is_bounded():
-    kept: Kept[str] = Kept(80)
+    kept: RepeatCache[str] = RepeatCache(80)
     made: list[int] = []
 
     def ask(key: int, size: int) -> str:

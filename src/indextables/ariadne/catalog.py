@@ -7,7 +7,7 @@ import logging
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from indextables.ariadne.declarations import Kind
+from indextables.ariadne.declarations import IndexKind
 from indextables.ariadne.files.read import canonical, expand, spark_schema
 from indextables.ariadne.files.state import registered
 from indextables.ariadne.index import Index
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-_KINDS: dict[str, Kind] = {
+_KINDS: dict[str, IndexKind] = {
     "indexes": "regular",
     "bloom_indexes": "bloom",
     "computed_indexes": "computed",

@@ -20,7 +20,9 @@ import pyarrow as pa
 
 from indextables.errors import AriadneArgumentError, ColumnNotFoundError
 
-Kind: TypeAlias = Literal["regular", "computed", "exploded", "temporal", "bloom", "range", "text"]
+IndexKind: TypeAlias = Literal[
+    "regular", "computed", "exploded", "temporal", "bloom", "range", "text"
+]
 Types: TypeAlias = Mapping[str, pa.DataType]
 """The type of the values of each index column, by its name."""
 
@@ -29,7 +31,7 @@ Types: TypeAlias = Mapping[str, pa.DataType]
 class Regular:
     """The distinct values of a column."""
 
-    kind: ClassVar[Kind] = "regular"
+    kind: ClassVar[IndexKind] = "regular"
     column: str
 
     @property
@@ -42,7 +44,7 @@ class Regular:
 class Computed:
     """The distinct values of a Spark SQL expression over a row."""
 
-    kind: ClassVar[Kind] = "computed"
+    kind: ClassVar[IndexKind] = "computed"
     name: str
     expression: str
 
@@ -51,7 +53,7 @@ class Computed:
 class Exploded:
     """The distinct values of a field of the structs in an array."""
 
-    kind: ClassVar[Kind] = "exploded"
+    kind: ClassVar[IndexKind] = "exploded"
     array_column: str
     field_path: str
     as_column: str
@@ -66,7 +68,7 @@ class Exploded:
 class Temporal:
     """The distinct values of a column, each with the newest time it has in the file."""
 
-    kind: ClassVar[Kind] = "temporal"
+    kind: ClassVar[IndexKind] = "temporal"
     column: str
     timestamp_column: str
 
@@ -80,7 +82,7 @@ class Temporal:
 class Bloom:
     """A bloom filter of a column's values."""
 
-    kind: ClassVar[Kind] = "bloom"
+    kind: ClassVar[IndexKind] = "bloom"
     column: str
     fpr: float = 0.01
 
@@ -94,7 +96,7 @@ class Bloom:
 class Range:
     """The least and the greatest value of a column."""
 
-    kind: ClassVar[Kind] = "range"
+    kind: ClassVar[IndexKind] = "range"
     column: str
 
     @property
@@ -107,7 +109,7 @@ class Range:
 class Text:
     """The words of a column of text."""
 
-    kind: ClassVar[Kind] = "text"
+    kind: ClassVar[IndexKind] = "text"
     column: str
 
     @property
@@ -125,7 +127,7 @@ _ORDER: dict[str, int] = {
         ("regular", "computed", "exploded", "bloom", "temporal", "range", "text")
     )
 }
-VALUE_KINDS: frozenset[Kind] = frozenset(("regular", "computed", "exploded"))
+VALUE_KINDS: frozenset[IndexKind] = frozenset(("regular", "computed", "exploded"))
 """Kinds that keep distinct values, as an array or in a large table."""
 
 FIXED = ("filename", "file_size", "modification_time", "etag", "row_count", "failure", "built",
@@ -180,7 +182,7 @@ class Declarations:
         """The declaration of a name."""
         return next((d for d in self.all if d.name == name), None)
 
-    def of_kind(self, *kinds: Kind) -> tuple[Declaration, ...]:
+    def of_kind(self, *kinds: IndexKind) -> tuple[Declaration, ...]:
         """The declarations of some kinds."""
         return tuple(d for d in self.all if d.kind in kinds)
 

@@ -330,7 +330,7 @@ class Rejects:
 def records(lines: Iterable[bytes], delimiter: bytes | None, *, first: int = 1) -> Iterator[Record]:
     r"""Cut lines into records. Without a delimiter every line is one.
 
-    A quote that nobody closes is the mistake of the line that opens it, not of all lines after it.
+    A quote that is never closed is a mistake of the line that opens it, not of all lines after it.
 
     >>> [r.line for r in records([b'a,"x\n', b'y",b\n', b"c,d\n"], b",")]
     [1, 3]

@@ -291,7 +291,7 @@ class RowMarks:
         self._log = log
         self._numbers = numbers
         self._exclusive = exclusive
-        self._made: dict[frozenset[tuple[str, str | None]], list[Action]] = {}
+        self._actions_by_state: dict[frozenset[tuple[str, str | None]], list[Action]] = {}
 
     def __len__(self) -> int:
         return len(self._numbers)
@@ -310,9 +310,9 @@ class RowMarks:
         removed = sorted(self._numbers.keys() - {path for path, _ in state})
         if removed:  # rewritten or merged: where the rows are now is unknown
             raise ConcurrentDeleteDeleteError(uri=newest.uri, version=newest.version, paths=removed)
-        if state not in self._made:
-            self._made[state] = self._marked(newest, adds_from_files(files))
-        return self._made[state]
+        if state not in self._actions_by_state:
+            self._actions_by_state[state] = self._marked(newest, adds_from_files(files))
+        return self._actions_by_state[state]
 
     def _marked(self, newest: Snapshot, adds: Sequence[Add]) -> list[Action]:
         store = self._log.store
@@ -353,7 +353,7 @@ class RowMarks:
     def discard_unused(self, actions: Sequence[Action]) -> None:
         """Delete the files of attempts that another writer overtook; `actions` were committed."""
         used = vector_files(a.deletion_vector for a in actions if isinstance(a, Add))
-        attempts = chain.from_iterable(self._made.values())
+        attempts = chain.from_iterable(self._actions_by_state.values())
         stored = vector_files(a.deletion_vector for a in attempts if isinstance(a, Add))
         if stored - used:
             self._log.store.delete(sorted(stored - used))

@@ -76,7 +76,7 @@ from indextables.schema import ROW_ACTION, ROW_IDENTITY, SPLIT
 from indextables.split.mapping import MAPPING_PROPERTY
 from indextables.split.row_numbers import RowNumbers
 
-Kind = Literal["append", "overwrite", "partitions", "where", "rows", "merge"]
+WriteKind = Literal["append", "overwrite", "partitions", "where", "rows", "merge"]
 
 # What to do if the table that a write should create already exists: the modes of Spark.
 Exclusive = Literal["error", "ignore"] | None
@@ -137,7 +137,7 @@ class WriteJob:
     """
 
     view: TableView = field(repr=False)
-    kind: Kind
+    kind: WriteKind
     target: Target
     where: Predicate | None = None
     exclusive: Exclusive = None
@@ -280,7 +280,7 @@ class WriteJob:
             try:
                 return self._create(log, adds, rows, runner)
             except TableExistsError:
-                return self._after_all(log, adds, rows, runner)
+                return self._commit_to_existing(log, adds, rows, runner)
         match self.kind:
             case "append":
                 transaction = self._transaction(
@@ -396,7 +396,7 @@ class WriteJob:
         commit_indexed(log, transaction, settings=self.view.settings, runner=runner)
         return Written(0, rows, len(adds), 0, sum(add.size for add in adds))
 
-    def _after_all(
+    def _commit_to_existing(
         self, log: TransactionLog, adds: list[Add], rows: int, runner: Runner | None
     ) -> Written:
         """Another writer created the table meanwhile: write to it, if it is the same table."""
@@ -471,7 +471,7 @@ def plan_write(
     incoming: pa.Schema,
     *,
     settings: Config,
-    kind: Kind,
+    kind: WriteKind,
     where: Predicate | str | None = None,
     partition_by: Sequence[str] | None = None,
     merge_schema: bool = False,
@@ -578,7 +578,7 @@ def plan_row_change(
     reads_again: bool,
     parameters: Mapping[str, str],
     target: Target | None = None,
-    kind: Kind = "rows",
+    kind: WriteKind = "rows",
     checks_matches: bool = False,
     checked_by_spark: bool = True,
 ) -> WriteJob:

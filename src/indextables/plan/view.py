@@ -29,7 +29,7 @@ from indextables.predicate.sql_text import parse_predicate
 from indextables.split.mapping import MAPPING_PROPERTY, TableMapping
 from indextables.split.row_filter import evaluate
 from indextables.split.search import SearchContext
-from indextables.split.search.query import Kept, Query
+from indextables.split.search.query import Query, RepeatCache
 from indextables.storage import Store
 from indextables.xref.route import Router
 
@@ -198,10 +198,10 @@ class TableView:
         return {}
 
     @functools.cached_property
-    def prepared(self) -> Kept[Search]:
+    def prepared(self) -> RepeatCache[Search]:
         """Searches as they were written, parsed and checked: by all that they depend on beside
         this version and its configuration."""
-        return Kept(_PREPARED)
+        return RepeatCache(_PREPARED)
 
     @functools.cached_property
     def router(self) -> Router:

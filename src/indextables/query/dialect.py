@@ -185,7 +185,7 @@ REPLACE, REGEXP_REPLACE = "indextables_replace", "indextables_regexp_replace"
 _CASES = {exp.Upper: UPPER, exp.Lower: LOWER, exp.Initcap: INITCAP}
 
 _SHORT = 16
-"""Characters of a text between others that nobody has to count."""
+"""A literal of at most so many characters needs no check of its length."""
 
 FLOATS = (exp.DType.DOUBLE, exp.DType.FLOAT)
 

@@ -159,7 +159,7 @@ class Work:
 
 def _forget(future: asyncio.Future[Any]) -> None:
     if not future.cancelled():
-        future.exception()  # after the answer was sent, an error is nobody's any more
+        future.exception()  # an error after the answer was sent has no receiver
 
 
 async def _first_of(

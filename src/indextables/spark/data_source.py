@@ -20,7 +20,7 @@ from pyspark.sql import datasource as source
 from pyspark.sql.types import StringType, StructField, StructType
 
 from indextables.errors import SchemaError
-from indextables.jobs.write_job import Kind, TaskOutput, WriteJob, plan_row_change, plan_write
+from indextables.jobs.write_job import TaskOutput, WriteJob, WriteKind, plan_row_change, plan_write
 from indextables.jobs.write_target import evolved_table
 from indextables.lake.opening import open_table, view_of
 from indextables.plan.access import NAME, ChosenRows, SourceOptions, TableAccess
@@ -122,7 +122,7 @@ class IndexTablesSource(source.DataSource):
         self._refuse_stream_options()
         self.parsed.chosen.refuse()
         options = self.parsed
-        kind: Kind = "append"
+        kind: WriteKind = "append"
         if overwrite:
             kind = "partitions" if options.dynamic else "overwrite"
             kind = "where" if options.replace_where is not None else kind

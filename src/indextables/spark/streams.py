@@ -34,7 +34,7 @@ from indextables.errors import (
     PurgedVersionError,
     StreamSourceError,
 )
-from indextables.jobs.write_job import Kind, TaskOutput, WriteJob, plan_write
+from indextables.jobs.write_job import TaskOutput, WriteJob, WriteKind, plan_write
 from indextables.log.actions import Add, Remove, Txn
 from indextables.log.files import files_from_adds
 from indextables.log.snapshot import Snapshot, VersionActions
@@ -311,7 +311,7 @@ class TableStreamWriter(source.DataSourceStreamArrowWriter):
 
     def __init__(self, options: SourceOptions, schema: StructType, *, overwrite: bool) -> None:
         self.access: TableAccess = options.access()
-        kind: Kind = "overwrite" if overwrite else "append"
+        kind: WriteKind = "overwrite" if overwrite else "append"
         if options.replace_where is not None or options.overwrite_schema or options.dynamic:
             raise ConfigError(
                 "A stream appends, or replaces all rows with outputMode('complete'). Leave out "

@@ -38,9 +38,9 @@ from indextables.split.row_numbers import (
 )
 from indextables.split.search.compile import Compiler
 from indextables.split.search.query import (
-    Kept,
     Leaf,
     Query,
+    RepeatCache,
     SearchContext,
     columns_of,
     leaves_of,
@@ -196,8 +196,8 @@ class LinkedSplits:
         return ranges is None or ranges.is_whole
 
     @functools.cached_property
-    def _questions(self) -> Kept[Question]:
-        return Kept(_KEPT_CLAUSES)
+    def _questions(self) -> RepeatCache[Question]:
+        return RepeatCache(_KEPT_CLAUSES)
 
     def hashes_hold(self, splits: Sequence[SplitSearcher], schema: pa.Schema) -> bool:
         """Whether the hashes of all rows are those of their values in the table's schema."""

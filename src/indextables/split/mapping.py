@@ -35,14 +35,14 @@ from indextables.split.analyzer import (
     parse_chain,
 )
 
-Kind = Literal[
+FieldKind = Literal[
     "text", "string", "json", "ip", "i64", "f64", "bool", "date", "timestamp", "decimal", "bytes"
 ]
 Record = Literal["position", "freq", "basic"]
 
-KINDS: tuple[Kind, ...] = get_args(Kind)
+KINDS: tuple[FieldKind, ...] = get_args(FieldKind)
 RECORDS: tuple[Record, ...] = get_args(Record)
-WORDS: frozenset[Kind] = frozenset(("text", "string", "json"))
+WORDS: frozenset[FieldKind] = frozenset(("text", "string", "json"))
 """Kinds that are words in the index."""
 
 MAPPING_PROPERTY = "indextables.mapping"
@@ -53,7 +53,7 @@ ROW_FIELD = "_row"
 LEVEL_FIELD = "_level"
 """Finds rows with a low hash: see `row_hash`."""
 
-_SCALA_TYPES: dict[Kind, str] = {
+_SCALA_TYPES: dict[FieldKind, str] = {
     "string": "text", "json": "object", "date": "datetime", "timestamp": "datetime",
     "decimal": "f64",
 }  # fmt: skip
@@ -73,7 +73,7 @@ class FieldMapping:
     """
 
     name: str
-    kind: Kind
+    kind: FieldKind
     field: str = ""
     indexed: bool = True
     fast: bool = False
@@ -133,7 +133,7 @@ _analyzer = functools.lru_cache(maxsize=1024)(Analyzer)  # every word of a query
 
 
 @functools.lru_cache(maxsize=1024)
-def _fingerprint(kind: Kind, indexed: bool, analyzer: Analyzer | None) -> str:
+def _fingerprint(kind: FieldKind, indexed: bool, analyzer: Analyzer | None) -> str:
     pipeline = analyzer.pipeline if analyzer else ""
     canonical = f"{PIPELINE_VERSION}|{kind}|{indexed}|{pipeline}"
     return hashlib.sha256(canonical.encode()).hexdigest()[:16]
@@ -285,10 +285,10 @@ def compatible(index: TableMapping, query: TableMapping, names: Iterable[str]) -
 
 
 def _field_from_document(entry: Mapping[str, Any]) -> FieldMapping:
-    kind: Kind | None = entry.get("kind")
+    kind: FieldKind | None = entry.get("kind")
     tokenizer = entry.get("tokenizer")
     if kind is None:
-        by_type: dict[str, Kind] = {"object": "json", "datetime": "timestamp"}
+        by_type: dict[str, FieldKind] = {"object": "json", "datetime": "timestamp"}
         kind = by_type.get(entry["type"], entry["type"])
         if kind == "text" and tokenizer == "raw":
             kind = "string"
@@ -339,7 +339,7 @@ def _checked(field: str) -> str:
     return field
 
 
-def natural_kind(data_type: pa.DataType) -> Kind:
+def natural_kind(data_type: pa.DataType) -> FieldKind:
     """How a column of a type is searched by default.
 
     >>> natural_kind(pa.list_(pa.int32())), natural_kind(pa.map_(pa.string(), pa.string()))

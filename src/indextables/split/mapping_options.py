@@ -37,15 +37,15 @@ from indextables.split.mapping import (
     MAX_FAST_DECIMAL,
     RECORDS,
     WORDS,
+    FieldKind,
     FieldMapping,
-    Kind,
     Record,
     TableMapping,
     natural_kind,
     numbered,
 )
 
-_TYPE_NAMES: dict[str, Kind] = {
+_TYPE_NAMES: dict[str, FieldKind] = {
     "text": "text",
     "string": "string",
     "json": "json",
@@ -151,8 +151,8 @@ class _Options:
 
     # --- kinds ---
 
-    def _kinds(self) -> dict[str, Kind]:
-        chosen: dict[str, Kind] = {}
+    def _kinds(self) -> dict[str, FieldKind]:
+        chosen: dict[str, FieldKind] = {}
         for name, value in self.config[TYPE_MAP].items():
             key = TYPE_MAP.name + name
             type_name = value.strip().lower()
@@ -170,7 +170,7 @@ class _Options:
                     self._choose(chosen, key, column, _TYPE_NAMES[type_name])
         return chosen
 
-    def _choose(self, chosen: dict[str, Kind], key: str, column: str, kind: Kind) -> None:
+    def _choose(self, chosen: dict[str, FieldKind], key: str, column: str, kind: FieldKind) -> None:
         natural = natural_kind(self.schema.field(column).type)
         if natural not in ("text", kind):
             self.problems.append(f"{key}: '{column}' is {natural}, not text, and cannot be {kind}")
@@ -180,14 +180,14 @@ class _Options:
             chosen[column] = kind
 
     def _start(
-        self, column: pa.Field[Any], chosen: Kind | None, store_only: bool, fast: bool
+        self, column: pa.Field[Any], chosen: FieldKind | None, store_only: bool, fast: bool
     ) -> FieldMapping:
         """The field before options of its words are applied."""
         old = self.base.by_name.get(column.name) if self.base else None
         natural = natural_kind(column.type)
         kind = chosen or natural
         if kind == "text" and chosen is None:
-            kind = cast(Kind, self.config[DEFAULT_STRING_KIND])
+            kind = cast(FieldKind, self.config[DEFAULT_STRING_KIND])
         if old is not None and chosen is None and (natural in ("text", old.kind)):
             field = old
         else:
@@ -205,12 +205,12 @@ class _Options:
             indexed=field.indexed
             and not store_only
             and field.kind != "bytes"
-            and dimension_of(column) is None,  # nobody means a number of a vector
+            and dimension_of(column) is None,  # a number inside a vector is never meant
             fast=(fast or (old is not None and old.fast)) and not store_only,
             partition=column.name in self.partition_by,
         )
 
-    def _check_fast(self, column: pa.Field[Any], kind: Kind) -> None:
+    def _check_fast(self, column: pa.Field[Any], kind: FieldKind) -> None:
         decimal = column.type
         while pa.types.is_list(decimal):
             decimal = decimal.value_type
@@ -230,7 +230,7 @@ class _Options:
 
     # --- words ---
 
-    def _default_length(self, fields: dict[str, FieldMapping], kinds: dict[str, Kind]) -> None:
+    def _default_length(self, fields: dict[str, FieldMapping], kinds: dict[str, FieldKind]) -> None:
         value = self.config[TEXT_MAX_TOKEN_LENGTH]
         length = parse_token_length(value)
         if length is None:

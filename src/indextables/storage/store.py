@@ -5,7 +5,7 @@ A table is one store, and every path in its log is a path of that store. Objects
 and become visible whole. Two writes are conditional, and the transaction log rests on them:
 
 - `put_if_absent` succeeds for exactly one of any number of racing writers;
-- `put_if_match` replaces an object only if nobody else did so since it was read.
+- `put_if_match` replaces an object only if it was not replaced since it was read.
 
 A path is relative to the root and separated by '/'. Its characters are literal: `a%20b` and `a b`
 are two objects. Path segments that start with a dot are not objects; stores keep their own

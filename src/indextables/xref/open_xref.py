@@ -143,7 +143,7 @@ def _ahead(read: ReadRange, sections: Sequence[Section]) -> ReadRange:
 
 
 def _nothing(start: int, end: int) -> bytes:
-    raise AssertionError(f"nobody reads {start} to {end}")
+    raise AssertionError(f"bytes {start} to {end} are not read")
 
 
 def _checked(path: str, read: Callable[[], Result]) -> Result:

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 
 from indextables.config import is_own_key, session_keys
 from indextables.errors import ConfigError, SchemaError, StatementError
-from indextables.jobs.write_job import Exclusive, Kind, plan_write
+from indextables.jobs.write_job import Exclusive, WriteKind, plan_write
 from indextables.lake.opening import view_of
 from indextables.plan.access import NAME, PROVIDERS, ChosenRows, SourceOptions, TableAccess
 from indextables.predicate.literals import quoted_name, time_zone
@@ -446,7 +446,7 @@ def _table_exists(original: Callable[..., bool], catalog: Any, *args: Any, **kwa
         raise
 
 
-def _write_kind(mode: str, options: SourceOptions) -> tuple[Kind, Exclusive]:
+def _write_kind(mode: str, options: SourceOptions) -> tuple[WriteKind, Exclusive]:
     other_options = options.replace_where is not None or options.dynamic or options.merge_schema
     if options.overwrite_schema and (mode != "Overwrite" or other_options):
         raise ConfigError(

@@ -14,7 +14,7 @@ from indextables import config as keys
 from indextables.config import Config
 from indextables.errors import CommitStateUnknownError, IndexTablesError
 from indextables.jobs.commit_write import Written
-from indextables.jobs.write_job import Kind, TaskOutput, WriteJob, plan_write
+from indextables.jobs.write_job import TaskOutput, WriteJob, WriteKind, plan_write
 from indextables.plan.access import TableAccess
 from indextables.plan.column_names import names_of
 from indextables.predicate import TRUE, Predicate, conjunction
@@ -54,7 +54,7 @@ class WriteBuilder:
         self._access = access
         self._schema = info.schema()
         self._planned = planned
-        self._kind: Kind = "append"
+        self._kind: WriteKind = "append"
         self._where: Predicate | str | None = None
 
     def truncate(self) -> JavaObject:

@@ -62,21 +62,21 @@ _KEPT_QUERY = 8
 """A query takes as much room as so many clauses, however few it has."""
 
 
-class Kept(Generic[Item]):
-    """What was made for some keys, until newer ones fill its place. Safe between threads.
+class RepeatCache(Generic[Item]):
+    """Values that never change by their keys, bounded by their sizes. Safe between threads.
 
-    It has things that anybody may share and nobody changes. What is made once is only there until
-    the next is asked for: most searches are not asked again, and to hold them takes longer than to
-    drop them. A copy is empty, because a key may say which object something was made of.
+    A value is kept from the second time that it is made; before that only the last one is. Most
+    searches are not repeated, and keeping one takes longer than dropping it. A pickled cache is
+    empty, because a key may be the identity of an object.
     """
 
-    def __init__(self, most: int) -> None:
-        """`most` bounds the sizes of everything together; one thing may take an eighth of it."""
-        self._most = most
+    def __init__(self, max_size: int) -> None:
+        """`max_size` bounds the sizes of all values together; one may take an eighth of it."""
+        self._max_size = max_size
         self._size = 0
         self._last: tuple[Hashable, Item] | None = None
         self._items: dict[Hashable, tuple[Item, int]] = {}
-        self._made: set[int] = set()
+        self._made_before: set[int] = set()
         self._lock = threading.Lock()
 
     def get(self, key: Hashable, make: Callable[[], tuple[Item, int]]) -> Item:
@@ -90,27 +90,27 @@ class Kept(Generic[Item]):
         # Two threads may make the same value; both are right.
         item, size = make()
         self._last = key, item
-        if size <= self._most // 8:
+        if size <= self._max_size // 8:
             with self._lock:
                 self._keep(key, item, size)
         return item
 
     def _keep(self, key: Hashable, item: Item, size: int) -> None:
-        if hash(key) not in self._made:
-            if len(self._made) >= _REMEMBERED_KEYS:
-                self._made.clear()
-            self._made.add(hash(key))
+        if hash(key) not in self._made_before:
+            if len(self._made_before) >= _REMEMBERED_KEYS:
+                self._made_before.clear()
+            self._made_before.add(hash(key))
             return
         self._size += size - self._items.pop(key, (None, 0))[1]
         self._items[key] = item, size
-        while self._size > self._most:
+        while self._size > self._max_size:
             self._size -= self._items.pop(next(iter(self._items)))[1]
 
     def __len__(self) -> int:
         return len(self._items)
 
-    def __reduce__(self) -> tuple[type[Kept[Item]], tuple[int]]:
-        return Kept, (self._most,)
+    def __reduce__(self) -> tuple[type[RepeatCache[Item]], tuple[int]]:
+        return RepeatCache, (self._max_size,)
 
 
 @dataclass(frozen=True)
@@ -136,8 +136,8 @@ class SearchContext:
         return resolved[1]
 
     @functools.cached_property
-    def _resolved(self) -> Kept[tuple[Search, Query]]:
-        return Kept(_KEPT_CLAUSES)
+    def _resolved(self) -> RepeatCache[tuple[Search, Query]]:
+        return RepeatCache(_KEPT_CLAUSES)
 
     def _resolve(self, search: Search) -> tuple[tuple[Search, Query], int]:
         query, clauses = _Resolver(search, self.mapping, self.schema).resolve()
