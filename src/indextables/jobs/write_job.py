@@ -301,26 +301,29 @@ class WriteJob:
             case "where":
                 return self._overwrite_where(log, adds, rows, runner)
             case "rows" | "merge":
-                named = [o.replaced for o in outputs] + [o.kept for o in outputs]
-                if self.checks_matches and (
-                    any(o.matched_twice for o in outputs) or is_doubled(named)
-                ):
-                    discard(log.store, adds)
-                    raise MatchedTwiceError(log.store.uri)
-                updated = sum(output.updated for output in outputs)
-                written = replace_rows(
-                    log,
-                    self.view,
-                    combined(output.replaced for output in outputs),
-                    adds=adds,
-                    rows=rows,
-                    target=self.target,
-                    reads_again=self.reads_again,
-                    parameters=self.parameters,
-                    updated=updated,
-                    name="MERGE" if self.kind == "merge" else "UPDATE",
-                )
-                return replace(written, rows_updated=updated)
+                return self._replace_rows(log, adds, rows, outputs)
+
+    def _replace_rows(
+        self, log: TransactionLog, adds: list[Add], rows: int, outputs: Sequence[TaskOutput]
+    ) -> Written:
+        named = [o.replaced for o in outputs] + [o.kept for o in outputs]
+        if self.checks_matches and (any(o.matched_twice for o in outputs) or is_doubled(named)):
+            discard(log.store, adds)
+            raise MatchedTwiceError(log.store.uri)
+        updated = sum(output.updated for output in outputs)
+        written = replace_rows(
+            log,
+            self.view,
+            combined(output.replaced for output in outputs),
+            adds=adds,
+            rows=rows,
+            target=self.target,
+            reads_again=self.reads_again,
+            parameters=self.parameters,
+            updated=updated,
+            name="MERGE" if self.kind == "merge" else "UPDATE",
+        )
+        return replace(written, rows_updated=updated)
 
     def _commit_batch(
         self,

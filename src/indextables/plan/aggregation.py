@@ -236,13 +236,7 @@ def supported(function: Function, value_type: Any) -> bool:
             return bool(value_type.precision + 10 <= _MOST_DIGITS)
         return bool(types.is_floating(value_type) or types.is_integer(value_type))
     # Spark orders NaN above all numbers, Arrow leaves it out.
-    return (
-        types.is_integer(value_type)
-        or types.is_string(value_type)
-        or types.is_date(value_type)
-        or types.is_timestamp(value_type)
-        or types.is_decimal(value_type)
-    )
+    return groupable(value_type) and not types.is_boolean(value_type)
 
 
 def groupable(value_type: Any) -> bool:

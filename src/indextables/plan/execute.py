@@ -216,18 +216,8 @@ class Environment:
         tasks = list(tasks)
         predicates = {id(task.predicate): task.predicate for task in tasks}
         distinct = dict.fromkeys(search for p in predicates.values() for search in searches(p))
-        answered: dict[Search, dict[str, RowNumbers]] = {}
-        for search in distinct:
-            by_path: dict[str, RowNumbers] = {}
-            for group_tasks in self._groups(tasks):
-                check_stop()
-                ask = functools.partial(SplitGroup.matching, search=search)
-                group, rows_of = self._ask_together(group_tasks, ask)
-                if rows_of is not None:
-                    by_path |= {task.path: _NO_ROWS for task in group}
-                    by_path |= {group[ordinal].path: rows for ordinal, rows in rows_of.items()}
-            if by_path:
-                answered[search] = by_path
+        answers = {search: self._rows_by_path(tasks, search) for search in distinct}
+        answered = {search: by_path for search, by_path in answers.items() if by_path}
         if not answered:
             return [(task, {}) for task in tasks]
         # Splits without a row of a search that every row must match.
@@ -244,6 +234,18 @@ class Environment:
             for task in tasks
             if all(len(rows.get(task.path, _SOME_ROWS)) for rows in needed[id(task.predicate)])
         ]
+
+    def _rows_by_path(self, tasks: Sequence[SplitTask], search: Search) -> dict[str, RowNumbers]:
+        """The rows that match, for the splits for which linked indexes have the answer."""
+        by_path: dict[str, RowNumbers] = {}
+        ask = functools.partial(SplitGroup.matching, search=search)
+        for group_tasks in self._groups(tasks):
+            check_stop()
+            group, rows_of = self._ask_together(group_tasks, ask)
+            if rows_of is not None:
+                by_path |= {task.path: _NO_ROWS for task in group}
+                by_path |= {group[ordinal].path: rows for ordinal, rows in rows_of.items()}
+        return by_path
 
     def _only_search(self, tasks: Sequence[SplitTask]) -> tuple[SplitTasks, Search] | None:
         """Splits that are all small, if one index can answer for all of them.
@@ -267,8 +269,9 @@ class Environment:
         only = self._only_search(tasks)
         if only is None:
             return None
+        small_splits, search = only
         try:
-            rows_of = self.group(only[0]).matching(only[1])
+            rows_of = self.group(small_splits).matching(search)
         except TooManyExpansionsError:
             return None  # each of them may match fewer words
         except DamagedIndexError as error:
@@ -277,9 +280,9 @@ class Environment:
         if rows_of is None:
             return [(task, {}) for task in tasks]
         ordinals = sorted(rows_of)
-        tasks_with_hits = only[0].chosen(np.array(ordinals, dtype=np.intp))
+        tasks_with_hits = small_splits.chosen(np.array(ordinals, dtype=np.intp))
         return [
-            (task, {only[1]: rows_of[at]})
+            (task, {search: rows_of[at]})
             for at, task in zip(ordinals, tasks_with_hits, strict=True)
         ]
 
