@@ -34,3 +34,12 @@ def compiled_plans(spark: SparkSession) -> Iterator[None]:
     spark.conf.set("spark.sql.codegen.wholeStage", "true")
     yield
     spark.conf.set("spark.sql.codegen.wholeStage", "false")
+
+
+@pytest.fixture
+def zone(request, spark):
+    """A time zone of the session, named by the parameter."""
+    before = spark.conf.get("spark.sql.session.timeZone")
+    spark.conf.set("spark.sql.session.timeZone", request.param)
+    yield request.param
+    spark.conf.set("spark.sql.session.timeZone", before)

@@ -20,14 +20,6 @@ _SWITCHES = {
 }
 
 
-@pytest.fixture
-def zone(request, spark):
-    before = spark.conf.get("spark.sql.session.timeZone")
-    spark.conf.set("spark.sql.session.timeZone", request.param)
-    yield request.param
-    spark.conf.set("spark.sql.session.timeZone", before)
-
-
 @pytest.mark.parametrize("zone", _SWITCHES, indirect=True)
 def test_times_are_cut_as_spark_does(spark, zone):
     pick = random.Random(zone)

@@ -86,14 +86,6 @@ def plain(spark, place):
     return spark.read.parquet(f"{place}.parquet")
 
 
-@pytest.fixture
-def zone(request, spark):
-    before = spark.conf.get("spark.sql.session.timeZone")
-    spark.conf.set("spark.sql.session.timeZone", request.param)
-    yield request.param
-    spark.conf.set("spark.sql.session.timeZone", before)
-
-
 def values_of(column):
     """Values that equal themselves: times as numbers, because Python's years end with 9999."""
     if pa.types.is_struct(column.type):

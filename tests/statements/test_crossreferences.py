@@ -69,11 +69,6 @@ def test_the_name_of_the_format_is_no_statement():
 
 
 @pytest.fixture
-def uri(tmp_path):
-    return str(tmp_path / "docs")
-
-
-@pytest.fixture
 def table(uri):
     config = {**OFF, **QUICK}
     return Table.create(uri, SCHEMA, partition_by=["day"], config=config)

@@ -23,11 +23,6 @@ ROWS = pa.table({"id": pa.array([1, 2, 3], pa.int64()), "body": ["red fox", "laz
 
 
 @pytest.fixture
-def uri(tmp_path):
-    return str(tmp_path / "docs")
-
-
-@pytest.fixture
 def table(uri):
     table = Table.create(uri, ROWS.schema)
     table.append(ROWS)

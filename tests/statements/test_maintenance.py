@@ -35,11 +35,6 @@ DAY = 86_400
 
 
 @pytest.fixture
-def uri(tmp_path):
-    return str(tmp_path / "docs")
-
-
-@pytest.fixture
 def settings(tmp_path):
     return {"spark.indextables.cache.disk.path": str(tmp_path / "cache")}
 
