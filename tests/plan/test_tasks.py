@@ -80,17 +80,18 @@ def test_many_splits_are_decided_as_each_alone():
         "n IS NULL",
         "day > 'mon'",
     ]
-    places = [{"day": d, "n": n} for d, n in itertools.product(days, numbers)] * 3
+    places = [{"day": d, "n": n} for d, n in itertools.product(days, numbers)]
+    every, each = snapshot_of(*places * 3), [snapshot_of(place) for place in places]
     for _ in range(60):
         one, two, three = rng.choices(leaves, k=3)
         not_, other = rng.choices(["", "NOT "], k=2)
         first, second = rng.choices(["AND", "OR"], k=2)
         where = f"{not_}({one} {first} {other}({two} {second} {three}))"
         predicate = parse_predicate(where, SCHEMA)
-        together = tasks_of(snapshot_of(*places), predicate)
-        alone = [task for p in places for task in tasks_of(snapshot_of(p), predicate)]
+        together = tasks_of(every, predicate)
+        alone = [task for snapshot in each for task in tasks_of(snapshot, predicate)]
         assert [(t.partition, str(t.predicate)) for t in together] == [
-            (t.partition, str(t.predicate)) for t in alone
+            (t.partition, str(t.predicate)) for t in alone * 3
         ]
 
 
