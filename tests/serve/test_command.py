@@ -10,7 +10,7 @@ from typer.testing import CliRunner
 
 import indextables.serve
 from indextables.cli.app import app
-from indextables.cli.reading import _places
+from indextables.cli.reading import _served_tables
 from indextables.errors import ConfigError
 
 IMAGES = Path(__file__).parents[2] / "docs" / "images"
@@ -18,17 +18,17 @@ IMAGES = Path(__file__).parents[2] / "docs" / "images"
 
 def test_tables_have_names(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    assert _places(["docs", "a/logs/", "s3://bucket/deep/t", "mine=s3://b/x=1"]) == {
+    assert _served_tables(["docs", "a/logs/", "s3://bucket/deep/t", "mine=s3://b/x=1"]) == {
         "docs": "docs", "logs": "a/logs/", "t": "s3://bucket/deep/t", "mine": "s3://b/x=1",
     }  # fmt: skip
-    assert _places(["s3://b/day=1"]) == {"day=1": "s3://b/day=1"}
-    assert list(_places(["api", "_search"])) == ["table-api", "table-search"]
+    assert _served_tables(["s3://b/day=1"]) == {"day=1": "s3://b/day=1"}
+    assert list(_served_tables(["api", "_search"])) == ["table-api", "table-search"]
     with pytest.raises(ConfigError, match="NAME=TABLE"):
-        _places(["a/docs", "b/docs"])
+        _served_tables(["a/docs", "b/docs"])
     with pytest.raises(ConfigError, match="no table in this folder"):
-        _places([])
+        _served_tables([])
     (tmp_path / "docs" / "_transaction_log").mkdir(parents=True)
-    assert _places([]) == {"docs": "docs"}
+    assert _served_tables([]) == {"docs": "docs"}
 
 
 def test_mistakes_are_sentences(tmp_path, monkeypatch):

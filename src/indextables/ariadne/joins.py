@@ -278,8 +278,8 @@ class _Join:
 def _all(keys: KeyValues) -> Column | None:
     combined: Column | None = None
     for name, values in keys:
-        one = condition(name, values)
-        combined = one if combined is None else combined & one
+        holds = condition(name, values)
+        combined = holds if combined is None else combined & holds
     return combined
 
 

@@ -131,12 +131,14 @@ class Lookup:
         self.check_indexed(values, attempt=attempt)
         # A text is a list too, of its letters.
         if single := [
-            f"'{name}' has no list of values but {one!r}"
-            for name, one in values.items()
-            if isinstance(one, str | bytes) or not isinstance(one, Iterable)
+            f"'{name}' has no list of values but {column_values!r}"
+            for name, column_values in values.items()
+            if isinstance(column_values, str | bytes) or not isinstance(column_values, Iterable)
         ]:
             raise AriadneArgumentError(attempt, single)
-        return self._located([self._any_of(name, list(one)) for name, one in values.items()])
+        return self._located(
+            [self._any_of(name, list(column_values)) for name, column_values in values.items()]
+        )
 
     def where(self, condition: str | Predicate) -> Located:
         """Files that may hold a row for which the condition is true."""

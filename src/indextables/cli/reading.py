@@ -365,7 +365,7 @@ def _serve(
         limits=app.Limits(threads=threads, timeout_s=timeout),
     )
     address = app.address(listening, host, access)
-    listed = ", ".join(f"{name} ({one.count():,} rows)" for name, one in opened.items())
+    listed = ", ".join(f"{name} ({table.count():,} rows)" for name, table in opened.items())
     show_facts({"address": address, "tables": listed}, json=settings.json)
     sys.stdout.flush()
     if open_:

@@ -112,7 +112,7 @@ def _rule(rule: str, number: int) -> Iterator[tuple[str, list[str]]]:
 
 
 def _texts(side: str) -> list[str]:
-    return [" ".join(one.split()) for one in side.split(",")]
+    return [" ".join(text.split()) for text in side.split(",")]
 
 
 PREFIX = "spark.indextables."

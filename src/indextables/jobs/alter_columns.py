@@ -318,9 +318,9 @@ def _followed(
             if field is not None:
                 followed[key if field == name[len(prefix) :] else prefix + field] = value
         elif prefix == keys.TYPE_MAP.name or name in map(str.lower, _LISTS):
-            listed = [_followed_name(one.strip(), changed) for one in value.split(",")]
+            listed = [_followed_name(part.strip(), changed) for part in value.split(",")]
             if any(listed):
-                followed[key] = ",".join(one for one in listed if one)
+                followed[key] = ",".join(part for part in listed if part)
         else:
             followed[key] = value
     return followed

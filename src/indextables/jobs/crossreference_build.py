@@ -493,12 +493,12 @@ def stored_replacements(
     seen_xrefs = frozenset(snapshot.xrefs)
     for replacement in plan.replacements:
         mine = [next(remaining) for _ in replacement.builds]
-        built = [one for one in mine if isinstance(one, BuiltXRef)]
+        built = [result for result in mine if isinstance(result, BuiltXRef)]
         if len(built) < len(mine):
             discard(store, built)
-            errors += [one for one in mine if isinstance(one, Exception)]
+            errors += [result for result in mine if isinstance(result, Exception)]
             continue
-        xrefs = tuple(add_xref(one, created_ms=created_ms, config=config) for one in built)
+        xrefs = tuple(add_xref(result, created_ms=created_ms, config=config) for result in built)
         stored.append(StoredReplacement(replacement, xrefs, seen_xrefs))
     return stored, errors
 
@@ -591,9 +591,11 @@ def _built_in_time(
     """
     seen_xrefs = frozenset(after.xrefs)
     removals = [
-        StoredReplacement(one, (), seen_xrefs) for one in plan.replacements if not one.builds
+        StoredReplacement(planned, (), seen_xrefs)
+        for planned in plan.replacements
+        if not planned.builds
     ]
-    due = [one for one in plan.replacements if one.builds]
+    due = [planned for planned in plan.replacements if planned.builds]
     if not due:
         return removals
     budget_s = config[keys.XREF_AUTO_INDEX_TIMEOUT] / 1000
@@ -623,7 +625,7 @@ def _built_in_time(
     pool = ThreadPoolExecutor(
         min(len(due), at_once or _MOST_AT_ONCE), thread_name_prefix="indextables-xref"
     )
-    futures = [pool.submit(build, one) for one in due]
+    futures = [pool.submit(build, planned) for planned in due]
     wait(futures, timeout=budget_s)
     pool.shutdown(wait=False, cancel_futures=True)
     late = [future for future in futures if not future.done()]
@@ -649,7 +651,7 @@ def _report_late(
     late: Sequence[Future[StoredReplacement | None]],
     config: Config,
 ) -> None:
-    due_splits = sum(len(build.splits) for one in due for build in one.builds)
+    due_splits = sum(len(build.splits) for replacement in due for build in replacement.builds)
     covered = sum(xref.source_split_count for stored in ready for xref in stored.xrefs)
     if covered < due_splits and (late or covered):
         logger.warning(

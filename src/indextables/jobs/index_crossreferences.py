@@ -86,7 +86,9 @@ def index_crossreferences(
             scope=None if where is None else _scope(snapshot, where),
             force=force,
         )
-        if any(one.builds for one in plan.replacements) and not may_index(snapshot, config):
+        if any(replacement.builds for replacement in plan.replacements) and not may_index(
+            snapshot, config
+        ):
             raise UpgradeRefusedError(snapshot.uri, feature=XREF_FEATURE)
         if dry_run:
             return _planned(plan)
@@ -203,9 +205,9 @@ def _reported(stored: StoredReplacement) -> list[Indexed]:
 
 def _planned(plan: CrossReferencePlan) -> list[Indexed]:
     planned = [
-        Indexed(one.action, None, len(build.splits))
-        for one in plan.replacements
-        for build in one.builds or (Build(),)
+        Indexed(replacement.action, None, len(build.splits))
+        for replacement in plan.replacements
+        for build in replacement.builds or (Build(),)
     ]
     kept = [
         Indexed("unchanged", None, len(x.source_split_paths), x.total_terms, x.size)
@@ -254,14 +256,14 @@ def indexed_rows(indexed: Sequence[Indexed], *, table_path: str, where: str | No
         {
             "table_path": table_path,
             "partition": where or "",
-            "action": one.action,
-            "xref_path": one.path,
-            "source_splits_count": one.splits,
-            "total_terms": one.total_terms,
-            "xref_size_bytes": one.size,
-            "build_duration_ms": one.build_duration_ms,
+            "action": xref.action,
+            "xref_path": xref.path,
+            "source_splits_count": xref.splits,
+            "total_terms": xref.total_terms,
+            "xref_size_bytes": xref.size,
+            "build_duration_ms": xref.build_duration_ms,
         }
-        for one in indexed
+        for xref in indexed
     ]
     return pa.Table.from_pylist(rows, INDEXED)
 

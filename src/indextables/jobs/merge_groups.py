@@ -124,9 +124,9 @@ def with_many_dead(
     """
     merged = {path for group in groups for path in group.paths}
     return [
-        MergeGroup((one,))
-        for one in candidates
-        if one.dead_share > share and one.path not in merged
+        MergeGroup((split,))
+        for split in candidates
+        if split.dead_share > share and split.path not in merged
     ]
 
 

@@ -120,7 +120,7 @@ def add_constraint(
     snapshot: Snapshot, constraint: CheckConstraint, *, config: Config
 ) -> list[Action]:
     """The actions that add a constraint to a table whose rows meet it."""
-    existing = {one.name.lower() for one in constraints_of(snapshot.metadata)}
+    existing = {declared.name.lower() for declared in constraints_of(snapshot.metadata)}
     if constraint.name.lower() in existing:
         raise SchemaError(
             f"'{snapshot.uri}' has a constraint {constraint.name} already. Drop it first, or "
@@ -145,7 +145,9 @@ def drop_constraint(snapshot: Snapshot, name: str, *, if_exists: bool) -> list[A
 
 def with_constraints(metadata: Metadata, constraints: Iterable[CheckConstraint]) -> Metadata:
     """Metadata with further constraints."""
-    new: Mapping[str, str] = {CONSTRAINT_PREFIX + one.name: one.sql for one in constraints}
+    new: Mapping[str, str] = {
+        CONSTRAINT_PREFIX + constraint.name: constraint.sql for constraint in constraints
+    }
     return replace(metadata, configuration={**metadata.configuration, **new})
 
 

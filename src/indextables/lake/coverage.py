@@ -126,7 +126,7 @@ def parts_of(tags: Mapping[str, str], rows: int | None) -> tuple[Part, ...]:
 
 @lru_cache(maxsize=4_096)  # every query asks for all of them
 def _listed(text: str) -> tuple[Part, ...]:
-    return tuple(Part(*one) for one in orjson.loads(text))
+    return tuple(Part(*fields) for fields in orjson.loads(text))
 
 
 @dataclass(frozen=True, slots=True)
@@ -327,17 +327,17 @@ def _entries(coverage: Coverage, names: Sequence[str], unread: frozenset[str]) -
             [(n, v) for n, v in file.partition.items() if v is not None] for file in files
         ],
         VECTOR: [
-            None if one is None else orjson.dumps(inline_vector(one).to_json()).decode()
-            for one in dead
+            None if dead_rows is None else orjson.dumps(inline_vector(dead_rows).to_json()).decode()
+            for dead_rows in dead
         ],
         "numRecords": [
-            rows if rows is None or one is None else rows - len(one)
-            for rows, one in zip(table["numRecords"].to_pylist(), dead, strict=True)
+            rows if rows is None or dead_rows is None else rows - len(dead_rows)
+            for rows, dead_rows in zip(table["numRecords"].to_pylist(), dead, strict=True)
         ],
         # Counts of nulls are of all rows; compared with the number of live ones they mislead.
         "stats": [
-            _counts_without(text, unread) if one is None else None
-            for text, one in zip(table["stats"].to_pylist(), dead, strict=True)
+            _counts_without(text, unread) if dead_rows is None else None
+            for text, dead_rows in zip(table["stats"].to_pylist(), dead, strict=True)
         ],
     }
     for name, values in columns.items():
@@ -462,7 +462,7 @@ class LakeEnvironment(Environment):
             is_for_all = all(self.map(is_plain, list(chosen)))
         except SourceRowsError:
             return None  # who reads the rows raises it
-        return {path: one.live for path, one in chosen.items()} if is_for_all else None
+        return {path: covered.live for path, covered in chosen.items()} if is_for_all else None
 
     def _rows_of(self, covered: CoveredRows) -> SourceRowsFile | JoinedFiles:
         footers = self.pool.footers

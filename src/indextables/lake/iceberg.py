@@ -307,10 +307,10 @@ def _mapped_names(metadata: TableMetadata) -> dict[int, tuple[str, ...]]:
     mapped: dict[int, tuple[str, ...]] = {}
 
     def walk(fields: Any) -> None:
-        for one in fields:
-            if one.field_id is not None:
-                mapped[one.field_id] = tuple(one.names)
-            walk(one.fields)
+        for mapped_field in fields:
+            if mapped_field.field_id is not None:
+                mapped[mapped_field.field_id] = tuple(mapped_field.names)
+            walk(mapped_field.fields)
 
     walk(metadata.name_mapping() or ())
     return mapped

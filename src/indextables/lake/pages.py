@@ -228,7 +228,7 @@ class ForeignFooter(Footer):
 def _indexed_pages(data: bytes, chunk: Chunk, rows: int) -> PageRecord | None:
     """The pages that an offset index lists; None if they do not fill the chunk."""
     try:
-        listed = [(one[1], one[2], one[3]) for one in parsed_struct(data)[1]]
+        listed = [(location[1], location[2], location[3]) for location in parsed_struct(data)[1]]
         starts, sizes, firsts = np.array(listed, np.int64).reshape(-1, 3).T
     except (KeyError, IndexError, TypeError, ValueError):
         return None

@@ -166,8 +166,8 @@ def refresh_index(
                 portion,
                 ended=lambda at, of=portion: advance(1, of[at].file.size),  # type: ignore[misc]
             )
-            stored = [one for one in results if isinstance(one, Add)]
-            failed += [one for one in results if isinstance(one, str)]
+            stored = [result for result in results if isinstance(result, Add)]
+            failed += [result for result in results if isinstance(result, str)]
             unneeded_now = unneeded if number == len(portions) - 1 else set()
             changes = metadata if number == 0 and metadata != coverage.index.metadata else None
             if stored or unneeded_now or changes is not None:
@@ -376,9 +376,9 @@ def joined_statistics(infos: Sequence[SplitInfo], schema: pa.Schema) -> Statisti
     A bound that one of them does not have, although it has values, is not known of all.
     """
     every = [info.statistics for info in infos if info.rows]
-    names = [n for n in schema.names if all(n in one.null_counts for one in every)]
-    nulls = {n: sum(one.null_counts[n] for one in every) for n in names}
-    nans = {n: sum(one.nan_counts.get(n, 0) for one in every) for n in names}
+    names = [n for n in schema.names if all(n in statistics.null_counts for statistics in every)]
+    nulls = {n: sum(statistics.null_counts[n] for statistics in every) for n in names}
+    nans = {n: sum(statistics.nan_counts.get(n, 0) for statistics in every) for n in names}
     low: dict[str, str] = {}
     high: dict[str, str] = {}
     for name in names:
@@ -386,8 +386,12 @@ def joined_statistics(infos: Sequence[SplitInfo], schema: pa.Schema) -> Statisti
             info.statistics for info in infos if info.rows > _without_order(info.statistics, name)
         ]
         data_type = schema.field(name).type
-        least = _extreme((one.min_values.get(name) for one in valued), data_type, "min")
-        most = _extreme((one.max_values.get(name) for one in valued), data_type, "max")
+        least = _extreme(
+            (statistics.min_values.get(name) for statistics in valued), data_type, "min"
+        )
+        most = _extreme(
+            (statistics.max_values.get(name) for statistics in valued), data_type, "max"
+        )
         low |= {} if least is None else {name: least}
         high |= {} if most is None else {name: most}
     return Statistics(low, high, nulls, {n: count for n, count in nans.items() if count})

@@ -130,13 +130,15 @@ def _located(fields: Iterable[Any], places: Mapping[str, Place], *, by_id: bool)
     stored = list(fields)
     if by_id and _has_ids(stored):
         ids = [(f.metadata or {}).get(_FIELD_ID) for f in stored]
-        numbers: dict[Any, int] = {int(one): n for n, one in enumerate(ids) if one is not None}
+        numbers: dict[Any, int] = {
+            int(field_id): n for n, field_id in enumerate(ids) if field_id is not None
+        }
         return {name: numbers[p.key] for name, p in places.items() if p.key in numbers}
     numbers = {f.name: n for n, f in enumerate(stored)}
     located = {}
     for name, place in places.items():
         there = place.names if by_id else (place.key,)
-        at = next((numbers[one] for one in there if one in numbers), None)
+        at = next((numbers[field_id] for field_id in there if field_id in numbers), None)
         if at is not None:
             located[name] = at
     return located
@@ -158,7 +160,7 @@ def _shown(values: Any, place: Place, *, by_id: bool) -> Any:
         inner = _shown(values.flatten(), place.element, by_id=by_id)
         return pa.ListArray.from_arrays(offsets, inner, mask=values.is_null())
     if place.is_uuid:
-        texts = (None if one is None else _uuid_text(one) for one in values.to_pylist())
+        texts = (None if value is None else _uuid_text(value) for value in values.to_pylist())
         return pa.array(texts, pa.string())
     return values
 
@@ -435,9 +437,9 @@ class JoinedFiles:
 
     def open(self) -> JoinedRows:
         """The rows; a file is opened when rows of it are read."""
-        one = next(file for file in self.files if file is not None)  # they are in one place
+        any_file = next(file for file in self.files if file is not None)  # they are in one place
         footer: Any = _JoinedFooter(self)
-        return JoinedRows(one.store, one.path, footer, self)
+        return JoinedRows(any_file.store, any_file.path, footer, self)
 
     def reader(self, number: int) -> SourceRows | None:
         """The rows of one of the files."""

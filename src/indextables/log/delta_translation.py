@@ -197,8 +197,8 @@ def _note_changes(old: Any, new: Any) -> None:
         if (former := former_fields.get(_stored(field))) is None:
             continue
         changes = list(former["metadata"].get(_CHANGES, ()))
-        for path, one, other in _widened(former["type"], field["type"], ""):
-            change = {"fromType": one, "toType": other}
+        for path, before, after in _widened(former["type"], field["type"], ""):
+            change = {"fromType": before, "toType": after}
             changes.append({**change, "fieldPath": path} if path else change)
         kinds = orjson.dumps(field["type"])
         if changes and b"decimal" in kinds:  # not if the column was replaced by another one
@@ -219,8 +219,8 @@ def _stored(field: Document) -> str:
 
 def _widened(old: Any, new: Any, path: str) -> Iterator[tuple[str, str, str]]:
     if isinstance(old, str) and isinstance(new, str):
-        one, other = _DECIMAL.fullmatch(old), _DECIMAL.fullmatch(new)
-        if old != new and one and other and int(other[1]) >= int(one[1]):
+        before, after = _DECIMAL.fullmatch(old), _DECIMAL.fullmatch(new)
+        if old != new and before and after and int(after[1]) >= int(before[1]):
             yield path, old, new
     elif isinstance(old, dict) and isinstance(new, dict):
         for name in _INNER:

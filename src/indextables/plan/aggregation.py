@@ -314,13 +314,13 @@ def facet_counts(
     counts = [_counts(g, " and ".join(f"'{view.names.shown_name(n)}'" for n in g)) for g in groups]
     for piece in run_scan(plan_scan(view, predicate=predicate, columns=columns)):
         rows = pa.table({name: _one_nan(piece[name]) for name in columns})
-        for one in counts:
-            one.add(rows)
+        for facet in counts:
+            facet.add(rows)
     return [
         _most_frequent(
-            one.combined(), [column_field(view.schema, name).type for name in group], top
+            facet.combined(), [column_field(view.schema, name).type for name in group], top
         )
-        for group, one in zip(groups, counts, strict=True)
+        for group, facet in zip(groups, counts, strict=True)
     ]
 
 

@@ -189,17 +189,17 @@ def _changed_rows(
 def check_columns(commit: Commit, view: TableView) -> None:
     """Refuse a commit whose rows do not fit the columns of the view."""
     metadata = [a for a in commit.actions.actions if isinstance(a, Metadata)]
-    for one in [commit.before, *(replace(commit.before, metadata=m) for m in metadata)]:
-        if one.version < 0 and one.metadata is commit.before.metadata:
+    for snapshot in [commit.before, *(replace(commit.before, metadata=m) for m in metadata)]:
+        if snapshot.version < 0 and snapshot.metadata is commit.before.metadata:
             continue
-        columns = one.schema
+        columns = snapshot.schema
         differing = [
             name
             for name in columns.names
             if name in view.schema.names
             and not _widens(columns.field(name), view.schema.field(name))
         ]
-        if differing or one.partition_columns != view.partition_columns:
+        if differing or snapshot.partition_columns != view.partition_columns:
             raise SchemaError(
                 f"Version {commit.version} of '{view.uri}' has other columns or partitions than "
                 f"version {view.version}"

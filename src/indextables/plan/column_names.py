@@ -120,8 +120,8 @@ class ColumnNames:
         if self.is_plain:
             return predicate
 
-        def column(one: Column) -> Column:
-            return Column((names.get(one.root, one.root), *one.path[1:]))
+        def column(named: Column) -> Column:
+            return Column((names.get(named.root, named.root), *named.path[1:]))
 
         def change(node: Predicate) -> Predicate:
             match node:

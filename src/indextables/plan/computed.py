@@ -78,8 +78,8 @@ def columns_of(value: Value) -> Iterator[str]:
         case ColumnValue(name=name):
             yield name
         case Call(arguments=arguments):
-            for one in arguments:
-                yield from columns_of(one)
+            for argument in arguments:
+                yield from columns_of(argument)
 
 
 def renamed(value: Value, name: Callable[[str], str]) -> Value:
@@ -328,9 +328,9 @@ def _comparison(name: str) -> Callable[..., Any]:
         chosen = getattr(pc, name)(left, right)
         if not pa.types.is_floating(left.type):
             return chosen
-        one, two = pc.is_nan(left), pc.is_nan(right)
-        ranked = getattr(pc, name)(one.cast(pa.int8()), two.cast(pa.int8()))
-        return pc.if_else(pc.or_(one, two), ranked, chosen)
+        left_is_nan, right_is_nan = pc.is_nan(left), pc.is_nan(right)
+        ranked = getattr(pc, name)(left_is_nan.cast(pa.int8()), right_is_nan.cast(pa.int8()))
+        return pc.if_else(pc.or_(left_is_nan, right_is_nan), ranked, chosen)
 
     return computed
 

@@ -235,8 +235,8 @@ def explain_score(view: TableView, search: Search, *, split: str, row: int) -> S
     def explained(node: SearchNode) -> ExplainedRow | None:
         """The row's score for a part of the query; None if that does not match it."""
         check_stop()
-        one = Search(None, node, search.text)
-        with CombinedSearcher(group.searchers, one, view.config, key=group.key) as combined:
+        node_search = Search(None, node, search.text)
+        with CombinedSearcher(group.searchers, node_search, view.config, key=group.key) as combined:
             return combined.explain(ordinal, row)
 
     def parts(node: SearchNode, factor: float) -> Iterator[dict[str, Any]]:
@@ -476,8 +476,8 @@ def _in_range(vectors: Doubles) -> tuple[Doubles, Doubles]:
     return vectors, np.sqrt(squares)
 
 
-def _sums(one: Doubles, other: Doubles) -> Doubles:
-    sums: Doubles = np.einsum("ij,ij->i", one, other)
+def _sums(left: Doubles, right: Doubles) -> Doubles:
+    sums: Doubles = np.einsum("ij,ij->i", left, right)
     return sums
 
 
@@ -542,12 +542,12 @@ def best_of(hits: Hits, k: int | None) -> Hits:
     return with_ties(hits.take(np.argsort(-hits.scores, kind="stable")), k) if k else no_hits()
 
 
-def fused(one: Hits, other: Hits) -> Hits:
+def fused(by_words: Hits, by_vector: Hits) -> Hits:
     """Rows of two rankings by reciprocal rank fusion. Rows of equal score share a rank."""
-    keys = [hits.splits << 40 | hits.rows for hits in (one, other)]
+    keys = [hits.splits << 40 | hits.rows for hits in (by_words, by_vector)]
     every, places = np.unique(np.concatenate(keys), return_inverse=True)
     total = np.zeros(len(every))
-    shares = np.concatenate([1 / (_RRF + _ranks(hits.scores)) for hits in (one, other)])
+    shares = np.concatenate([1 / (_RRF + _ranks(hits.scores)) for hits in (by_words, by_vector)])
     np.add.at(total, places, shares)
     return Hits(every >> 40, every & ((1 << 40) - 1), total)  # type: ignore[arg-type]
 

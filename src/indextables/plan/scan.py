@@ -175,7 +175,7 @@ def split_tasks(snapshot: Snapshot, files: pa.Table, predicate: Predicate) -> Sp
     if is_empty.any():
         kept = kept.filter(pa.array(~is_empty))
     predicates, choices = _bound(predicate, kept, schema)
-    can_match = np.array([one not in (FALSE, NULL) for one in predicates])[choices]
+    can_match = np.array([choice not in (FALSE, NULL) for choice in predicates])[choices]
     if not can_match.all():
         kept, choices = kept.filter(pa.array(can_match)), choices[can_match]
     return SplitTasks(kept, schema, predicates, choices)
@@ -405,7 +405,7 @@ def explain_scan(plan: ScanPlan) -> str:
         lines.append(f"  {stage.name:<11}{kept}  {_WHY[stage.name]}")
     if plan.routing is not None:
         lines.append(f"  routing    {plan.routing}")
-    ways = dict.fromkeys(_access(one, plan.view.mapping) for one in plan.tasks.used)
+    ways = dict.fromkeys(_access(predicate, plan.view.mapping) for predicate in plan.tasks.used)
     lines.append(f"  read       {len(plan.tasks):>8,} splits  {'; '.join(ways)}".rstrip())
     if plan.view.elsewhere is not None:
         lines.append(f"  source     {plan.view.elsewhere}")

@@ -357,9 +357,9 @@ def translated_text(node: Any) -> Any:
 
 def array_repeat(value: Any, count: Any) -> Any:
     """A list of one value many times."""
-    one = exp.Anonymous(this="LIST_VALUE", expressions=[value.copy()])
+    single = exp.Anonymous(this="LIST_VALUE", expressions=[value.copy()])
     size = _bounded(count, exp.Literal.number(8))
-    return exp.Anonymous(this="LIST_RESIZE", expressions=[one, size, value])
+    return exp.Anonymous(this="LIST_RESIZE", expressions=[single, size, value])
 
 
 def _bounded(count: Any, width: Any, start: Any = None) -> Any:

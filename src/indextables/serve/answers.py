@@ -200,7 +200,7 @@ def _filter(parts: Any) -> Filter:
 # --- filters as SQL ------------------------------------------------------------------------------
 
 
-def filter_sql(one: Filter, schema: pa.Schema) -> str:
+def filter_sql(condition: Filter, schema: pa.Schema) -> str:
     r"""A filter as a condition of Spark's SQL.
 
     >>> schema = pa.schema([("level", pa.string()), ("n", pa.int64())])
@@ -209,27 +209,27 @@ def filter_sql(one: Filter, schema: pa.Schema) -> str:
     >>> filter_sql(Filter("n", start=1, end="9"), schema)
     '`n` >= 1 AND `n` < 9'
     """
-    if one.column not in schema.names:
-        raise RequestError(f"There is no column '{one.column}' to filter by.")
-    data_type, name = schema.field(one.column).type, quoted(one.column)
+    if condition.column not in schema.names:
+        raise RequestError(f"There is no column '{condition.column}' to filter by.")
+    data_type, name = schema.field(condition.column).type, quoted(condition.column)
     parts = []
-    if one.values:
-        literals = [literal(value, data_type) for value in one.values if value is not None]
+    if condition.values:
+        literals = [literal(value, data_type) for value in condition.values if value is not None]
         parts = [f"{name} IN ({', '.join(literals)})"] if len(literals) > 1 else []
         parts += [f"{name} = {literals[0]}"] if len(literals) == 1 else []
-        parts += [f"{name} IS NULL"] if None in one.values else []
+        parts += [f"{name} IS NULL"] if None in condition.values else []
         text = parts[0] if len(parts) == 1 else f"({' OR '.join(parts)})"
         # Not equal is true of null as well: a person who hides a value keeps all other rows.
-        if one.negated:
-            keeps_null = "" if None in one.values else f" OR {name} IS NULL"
+        if condition.negated:
+            keeps_null = "" if None in condition.values else f" OR {name} IS NULL"
             return f"(NOT {text if len(parts) > 1 else f'({text})'}{keeps_null})"
         return text
-    if one.start is not None:
-        parts.append(f"{name} >= {literal(one.start, data_type)}")
-    if one.end is not None:
-        parts.append(f"{name} < {literal(one.end, data_type)}")
+    if condition.start is not None:
+        parts.append(f"{name} >= {literal(condition.start, data_type)}")
+    if condition.end is not None:
+        parts.append(f"{name} < {literal(condition.end, data_type)}")
     text = " AND ".join(parts)
-    return f"(NOT ({text}))" if one.negated else text
+    return f"(NOT ({text}))" if condition.negated else text
 
 
 def quoted(name: str) -> str:
@@ -304,7 +304,7 @@ def search(name: str, table: Table, request: SearchRequest) -> dict[str, Any]:
         "total": total,
         "offset": request.offset,
         "columns": columns,
-        "rows": [_row(one, columns, display=request.display) for one in _records(rows)],
+        "rows": [_row(record, columns, display=request.display) for record in _records(rows)],
         "where": where,
         "plan": narrowing(plan),
     }
@@ -530,7 +530,7 @@ def words(table: Table, prefix: str, field: str | None, *, most: int = 8) -> lis
             # A column may be cut into pieces, and too many words may begin so.
             with contextlib.suppress(QueryError, SchemaError):
                 completed = table.complete(prefix, column=column, limit=most).to_pylist()
-                counted.update({one["word"]: one["count"] for one in completed})
+                counted.update({row["word"]: row["count"] for row in completed})
     return [word for word, _ in counted.most_common(most)]
 
 

@@ -342,7 +342,7 @@ class Api:
 
     def _opened(self, parts: tuple[str, ...], version: int | None, at: str | None) -> Table:
         name = ".".join(parts)
-        names = {one.lower(): one for one in self.tables}
+        names = {served.lower(): served for served in self.tables}
         if name.lower() not in names:
             raise NoSuchTableError(name, list(self.tables))
         table = self.tables.get(names[name.lower()], version)
@@ -380,7 +380,7 @@ def _plain(value: Any) -> Any:
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
         return {f.name: _plain(getattr(value, f.name)) for f in dataclasses.fields(value)}
     if isinstance(value, list | tuple):
-        return [_plain(one) for one in value]
+        return [_plain(item) for item in value]
     return dict(value) if hasattr(value, "items") else value
 
 
@@ -442,7 +442,7 @@ def _openapi(api: Api) -> dict[str, Any]:
                     }
                     for p in inputs.get(handler, ())
                 ]
-            one: dict[str, Any] = {
+            operation: dict[str, Any] = {
                 "operationId": f"{method.lower()}_{handler}",
                 "summary": getattr(Api, handler).__doc__,
                 "parameters": named,
@@ -451,8 +451,8 @@ def _openapi(api: Api) -> dict[str, Any]:
             }  # fmt: skip
             if method == "POST":
                 schema = bodies[handler]
-                one["requestBody"] = {"content": {"application/json": {"schema": schema}}}
-            paths.setdefault(route.path, {})[method.lower()] = one
+                operation["requestBody"] = {"content": {"application/json": {"schema": schema}}}
+            paths.setdefault(route.path, {})[method.lower()] = operation
     return {
         "openapi": "3.1.0",
         "info": {"title": "IndexTables", "version": __version__},

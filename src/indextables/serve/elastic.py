@@ -137,7 +137,8 @@ def _sortable(question: Question, columns: list[str], *, by_score: bool) -> Iter
     condition = table.view.names.shown_predicate(question.stored)
     batches = table.scan_batches(where=condition, columns=columns)
     parts = itertools.chain(
-        [table.scan(columns=columns, limit=0)], (pa.Table.from_batches([one]) for one in batches)
+        [table.scan(columns=columns, limit=0)],
+        (pa.Table.from_batches([batch]) for batch in batches),
     )
     for rows in parts:
         scores = pa.array(np.full(rows.num_rows, question.score, np.float32))
@@ -220,12 +221,12 @@ def _sort_keys(sort: Any, schema: pa.Schema) -> list[tuple[str, str]]:
     keys: list[tuple[str, str]] = []
     if isinstance(sort, dict):  # an object has no order of its own: the place comes last
         sort = [{key: sort[key]} for key in sorted(sort, key=lambda key: key in _PLACES)]
-    for one in sort if isinstance(sort, list) else [] if sort is None else [sort]:
-        single = isinstance(one, dict) and len(one) == 1
-        name, how = next(iter(one.items())) if single else (one, {})
+    for entry in sort if isinstance(sort, list) else [] if sort is None else [sort]:
+        single = isinstance(entry, dict) and len(entry) == 1
+        name, how = next(iter(entry.items())) if single else (entry, {})
         options = how if isinstance(how, dict) else {"order": how}
         if not isinstance(name, str) or set(options) - {"order", "unmapped_type", "missing"}:
-            raise UnsupportedError(f"[sort] by [{one}] is not supported")
+            raise UnsupportedError(f"[sort] by [{entry}] is not supported")
         if options.get("missing", "_last") != "_last":
             raise UnsupportedError("[sort] with [missing] other than [_last] is not supported")
         if name in _PLACES:
@@ -254,11 +255,11 @@ def _fields(body: Mapping[str, Any], schema: pa.Schema) -> dict[str, str | None]
     columns: dict[str, str | None] = {}
     for name in ("docvalue_fields", "fields"):
         listed = body.get(name)
-        for one in listed if isinstance(listed, list) else [] if listed is None else [listed]:
-            field = one if isinstance(one, dict) else {"field": one}
+        for entry in listed if isinstance(listed, list) else [] if listed is None else [listed]:
+            field = entry if isinstance(entry, dict) else {"field": entry}
             pattern, format_ = field.get("field"), field.get("format")
             if not isinstance(pattern, str) or set(field) - {"field", "format"}:
-                raise UnsupportedError(f"[{name}] with [{one}] is not supported")
+                raise UnsupportedError(f"[{name}] with [{entry}] is not supported")
             if format_ not in _FORMATS:
                 raise UnsupportedError(f"[{name}] with [format] of [{format_}] is not supported")
             named = fnmatch.filter(schema.names, pattern) if "*" in pattern else [
@@ -274,7 +275,7 @@ _FORMATS = (None, "epoch_millis", "strict_date_optional_time", "strict_date_opti
 def _listed_value(value: Any, format_: str | None) -> list[Any]:
     """A value as `fields` has it: a list, times in UTC."""
     if isinstance(value, list):
-        return [spelled_value(one) for one in value]
+        return [spelled_value(item) for item in value]
     if not isinstance(value, datetime.date):
         return [value]
     moment = value if isinstance(value, datetime.datetime) else datetime.datetime.combine(
@@ -347,7 +348,7 @@ def _highlighted(highlight: Any, table: Table) -> dict[str, _Marking]:
         return {}
     fields = highlight.get("fields", {}) if isinstance(highlight, dict) else None
     if isinstance(fields, list):  # an object for each, in their order
-        fields = {n: o for one in fields if isinstance(one, dict) for n, o in one.items()}
+        fields = {n: o for entry in fields if isinstance(entry, dict) for n, o in entry.items()}
     if not isinstance(fields, dict) or not all(isinstance(o, dict) for o in fields.values()):
         raise UnsupportedError("[highlight] has [fields], an object of objects")
     every, texts = {k: v for k, v in highlight.items() if k != "fields"}, text_columns(table)
@@ -367,7 +368,7 @@ def _with_marks(rows: pa.Table, question: Question, marked: Mapping[str, _Markin
     of_conditions = tuple(searches(view.names.shown_predicate(question.stored)))
     if not of_conditions:
         return rows
-    every = Search(None, Boolean(should=tuple(one.query for one in of_conditions)), "")
+    every = Search(None, Boolean(should=tuple(condition.query for condition in of_conditions)), "")
     for column, how in marked.items():
         rows = with_snippets(rows, every, [column], view.shown.context, length=how.length)
     return rows
@@ -687,7 +688,7 @@ async def _body(request: Request) -> dict[str, Any]:
             number = parameters.pop(name)
             body[name] = int(number) if number.isdecimal() and len(number) < 10 else number
     if (sort := parameters.pop("sort", None)) is not None:
-        keys = [one.rpartition(":") for one in sort.split(",")]
+        keys = [part.rpartition(":") for part in sort.split(",")]
         body["sort"] = [{name: order} if name else order for name, _, order in keys]
     if "fields" in parameters:
         body["fields"] = parameters.pop("fields").split(",")
@@ -696,7 +697,7 @@ async def _body(request: Request) -> dict[str, Any]:
     if source is not None:
         body["_source"] = source == "true" if source in ("true", "false") else source.split(",")
     if any(sources.values()):
-        listed = {name: one.split(",") for name, one in sources.items() if one}
+        listed = {name: part.split(",") for name, part in sources.items() if part}
         body["_source"] = listed
     _check_parameters(parameters)
     return body

@@ -118,10 +118,10 @@ class _Metric:
         """The percentiles that are asked for."""
         listed = self.options.get("percents", _PERCENTS)
         try:
-            percents = [float(one) for one in listed]
+            percents = [float(percent) for percent in listed]
         except (TypeError, ValueError):
             percents = [-1.0]
-        if not percents or not all(0 <= one <= 100 for one in percents):
+        if not percents or not all(0 <= percent <= 100 for percent in percents):
             raise UnsupportedError(f"[percents] of [{self.name}] are numbers from 0 to 100")
         return percents
 
@@ -200,14 +200,14 @@ class _Terms:
 
 
 def _order(order: Any) -> tuple[str, bool]:
-    one = order[0] if isinstance(order, list) and order else order
+    first = order[0] if isinstance(order, list) and order else order
     if isinstance(order, list) and order[1:] not in ([], [{"_key": "asc"}]):
         raise UnsupportedError("[order] of [terms] has one name, and [_key] [asc] after it")
-    if one in (None, {}):
+    if first in (None, {}):
         return ("_count", True)
-    if not isinstance(one, dict) or len(one) != 1:
+    if not isinstance(first, dict) or len(first) != 1:
         raise UnsupportedError("[order] of [terms] is an object with one name")
-    name, direction = next(iter(one.items()))
+    name, direction = next(iter(first.items()))
     if direction not in ("asc", "desc"):
         raise UnsupportedError(f"[order] of [terms] is [asc] or [desc], not [{direction}]")
     return ("_key" if name == "_term" else name, direction == "desc")
@@ -335,18 +335,18 @@ class _Level:
             raise UnsupportedError("[aggs] is an object")
         if len(self.path) > _MOST_DEEP:
             raise UnsupportedError(f"[aggs] are nested more than {_MOST_DEEP} deep")
-        for name, one in aggs.items():
-            if not isinstance(one, dict):
+        for name, definition in aggs.items():
+            if not isinstance(definition, dict):
                 raise UnsupportedError(f"aggregation [{name}] is an object")
-            inner = one.get("aggs", one.get("aggregations"))
-            kinds = [key for key in one if key not in ("aggs", "aggregations", "meta")]
+            inner = definition.get("aggs", definition.get("aggregations"))
+            kinds = [key for key in definition if key not in ("aggs", "aggregations", "meta")]
             supported = [*_METRICS, "terms", "date_histogram", "histogram"]
             if len(kinds) != 1 or kinds[0] not in supported:
                 raise UnsupportedError(
                     f"Unknown aggregation type {kinds} of [{name}]; there are: "
                     f"{', '.join(sorted(supported))}"
                 )
-            kind, options = kinds[0], one[kinds[0]]
+            kind, options = kinds[0], definition[kinds[0]]
             if kind in _METRICS:
                 if inner:
                     raise UnsupportedError(f"[{kind}] of [{name}] has no aggregations inside")
@@ -425,8 +425,8 @@ class _Level:
         depth = len(self.path)
         values: dict[tuple[Any, ...], list[tuple[Any, int]]] = {}
         counted = _by_keys(self._values[metric.name].combined(), depth + 1, [("count_rows", "")])
-        for keys, one in counted.items():
-            values.setdefault(keys[:depth], []).append((keys[depth], one["count_rows", ""]))
+        for keys, counts in counted.items():
+            values.setdefault(keys[:depth], []).append((keys[depth], counts["count_rows", ""]))
         return values
 
 
@@ -610,7 +610,7 @@ def _figure(metric: _Metric, figures: Figures) -> dict[str, Any]:
 def _percentiles(values: list[tuple[Any, int]], percents: list[float]) -> dict[str, Any]:
     """Exact ones, between two values in proportion."""
     if not values:
-        return {str(one): None for one in percents}
+        return {str(share): None for share in percents}
     ordered = sorted((float(value), count) for value, count in values)
     numbers = np.array([value for value, _ in ordered])
     last = np.cumsum([count for _, count in ordered]) - 1

@@ -70,7 +70,7 @@ def translated(
     language = _Language(schema, mapping or {})
     name, value = _single(query, "a query")
     if name == "bool" and isinstance(value, dict) and "filter" in value:
-        filters = tuple(language.text(one) for one in _listed(value["filter"]))
+        filters = tuple(language.text(clause) for clause in _listed(value["filter"]))
         positive = {key: inner for key, inner in value.items() if key != "filter" and inner != []}
         if not (set(positive) - {"boost", "minimum_should_match", "must_not"}):
             excluded = tuple(f"(+* -{language.text(o)})" for o in _listed(positive.get("must_not")))
@@ -179,8 +179,8 @@ class _Language:
                 "the fields in the query, (title:a OR body:a) AND (title:b OR body:b)"
             )
         queries = []
-        for one in fields:
-            name, boost = self.weighted(one, "query_string")
+        for field in fields:
+            name, boost = self.weighted(field, "query_string")
             queries.append(f"{self.field(name)}:({text}){boost}")
         return f"({' '.join(queries)})"
 
@@ -254,7 +254,7 @@ class _Language:
         name, values = _single({k: v for k, v in clause.items() if k != "boost"}, "terms")
         if not isinstance(values, list):
             raise UnsupportedError("[terms] query requires an array of terms")
-        return f"({' '.join(self._value(name, one) for one in values)})" if values else NOTHING
+        return f"({' '.join(self._value(name, value) for value in values)})" if values else NOTHING
 
     def multi_match(self, clause: Mapping[str, Any]) -> str:
         """The same of several columns. Scores are added, as in `most_fields`."""
@@ -267,8 +267,8 @@ class _Language:
         if not fields:
             raise UnsupportedError("[multi_match] needs [fields]")
         queries = []
-        for one in fields:
-            name, boost = self.weighted(one, "multi_match")
+        for field in fields:
+            name, boost = self.weighted(field, "multi_match")
             options = {k: clause[k] for k in ("query", "operator", "fuzziness") if k in clause}
             if match_type == "phrase":
                 text = self.match_phrase({name: clause.get("query")})
@@ -335,11 +335,11 @@ class _Language:
     def bool_(self, clause: Mapping[str, Any], *, all_rows: bool = False) -> str:
         names = {"must", "should", "must_not", "filter", "boost", "minimum_should_match"}
         _allow(clause, names, "bool")
-        must = [self.text(one) for one in _listed(clause.get("must"))]
+        must = [self.text(part) for part in _listed(clause.get("must"))]
         # A filter inside another query leaves rows out and adds nothing to a score.
-        must += [f"({self.text(one)})^0" for one in _listed(clause.get("filter"))]
-        should = [self.text(one) for one in _listed(clause.get("should"))]
-        excluded = [self.text(one) for one in _listed(clause.get("must_not"))]
+        must += [f"({self.text(part)})^0" for part in _listed(clause.get("filter"))]
+        should = [self.text(part) for part in _listed(clause.get("should"))]
+        excluded = [self.text(part) for part in _listed(clause.get("must_not"))]
         needed = clause.get("minimum_should_match", 0 if must or all_rows else 1)
         if str(needed) not in ("0", "1"):
             raise UnsupportedError(f"[minimum_should_match] of [{needed}] is not supported: 0 or 1")
@@ -350,7 +350,7 @@ class _Language:
             must.append("*^0")
         if not must and not should:
             must.append("*")
-        parts = [*(f"+{one}" for one in must), *should, *(f"-{one}" for one in excluded)]
+        parts = [*(f"+{part}" for part in must), *should, *(f"-{part}" for part in excluded)]
         return f"({' '.join(parts)})"
 
     def _value(self, name: str, value: Any) -> str:

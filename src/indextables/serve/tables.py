@@ -238,7 +238,7 @@ def text_columns(table: Table) -> list[str]:
         f.name
         for f in table.schema
         if pa.types.is_string(f.type)
-        and (one := mapping.get(f.name)) is not None
-        and one.kind == "text"
-        and one.indexed
+        and (mapped := mapping.get(f.name)) is not None
+        and mapped.kind == "text"
+        and mapped.indexed
     ]

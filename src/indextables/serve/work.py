@@ -139,21 +139,21 @@ class Work:
         """The searches that have begun or wait."""
         now = time.monotonic()
         return [
-            {"id": key, "what": one.what, "seconds": round(now - one.since_s, 3)}
-            for key, one in self._running.items()
+            {"id": key, "what": running.what, "seconds": round(now - running.since_s, 3)}
+            for key, running in self._running.items()
         ]
 
     def stop(self, key: str) -> bool:
         """Stop a search; whether there is one of that id."""
-        one = self._running.get(key)
-        if one is not None:
-            one.stop.wish("a user stopped it")
-        return one is not None
+        running = self._running.get(key)
+        if running is not None:
+            running.stop.wish("a user stopped it")
+        return running is not None
 
     def close(self) -> None:
         """Stop everything."""
-        for one in list(self._running.values()):
-            one.stop.wish("the server ends")
+        for running in list(self._running.values()):
+            running.stop.wish("the server ends")
         self._pool.shutdown(wait=False, cancel_futures=True)
 
 

@@ -224,11 +224,13 @@ def _assigned(
             if name.lower() in by_name
         }
     assigned: dict[Place, str] = {}
-    for one in clause.assignments:
-        place = place_in(one.name, statement.alias, statement.table.name, merged.columns)
+    for assignment in clause.assignments:
+        place = place_in(assignment.name, statement.alias, statement.table.name, merged.columns)
         if place in assigned:
-            raise ExpressionError(".".join(one.name), "it is assigned twice")
-        assigned[place] = default_of(place, merged.columns) if one.is_default else one.value
+            raise ExpressionError(".".join(assignment.name), "it is assigned twice")
+        assigned[place] = (
+            default_of(place, merged.columns) if assignment.is_default else assignment.value
+        )
     return assigned
 
 

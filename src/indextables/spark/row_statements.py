@@ -114,13 +114,15 @@ def update_rows(
     assignments = split_assignments(statement.set)
     shown = names_of(snapshot).shown
     places = [
-        place_in(one.name, statement.alias, statement.table.name, shown) for one in assignments
+        place_in(assignment.name, statement.alias, statement.table.name, shown)
+        for assignment in assignments
     ]
     # In the order of the statement: its parameters may count by position.
-    values = [
-        f"({default_of(place, shown) if one.is_default else one.value}) AS {_ASSIGNED}{number}"
-        for number, (one, place) in enumerate(zip(assignments, places, strict=True))
+    expressions = [
+        default_of(place, shown) if assignment.is_default else assignment.value
+        for assignment, place in zip(assignments, places, strict=True)
     ]
+    values = [f"({text}) AS {_ASSIGNED}{number}" for number, text in enumerate(expressions)]
     qualifier = f"{quoted_name(statement.alias)}." if statement.alias else ""
     unchanged = [f"{qualifier}{quoted_name(name)}" for name in names_of(snapshot).shown.names]
     assigned = {place: f"{_ASSIGNED}{number}" for number, place in enumerate(places)}

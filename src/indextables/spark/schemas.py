@@ -151,11 +151,11 @@ def _not_default(schema: str, mapping: str) -> dict[str, str]:
     """The mappings of columns that are not the default of their type, as JSON."""
     default = build_mapping(from_json(schema), Config()).by_name
     by_column = {}
-    for one in TableMapping.from_json(mapping).fields:
-        mapped = replace(one, field="", fast=False)
+    for field in TableMapping.from_json(mapping).fields:
+        mapped = replace(field, field="", fast=False)
         default_mapped = (
-            replace(default[one.name], field="", fast=False) if one.name in default else mapped
+            replace(default[field.name], field="", fast=False) if field.name in default else mapped
         )
-        if mapped != default_mapped or (one.synonyms and one.name in default):
-            by_column[one.name] = TableMapping((mapped,)).to_json(with_synonyms=True)
+        if mapped != default_mapped or (field.synonyms and field.name in default):
+            by_column[field.name] = TableMapping((mapped,)).to_json(with_synonyms=True)
     return by_column

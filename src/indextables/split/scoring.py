@@ -561,11 +561,11 @@ def _fits(searcher: SplitSearcher, query: Query) -> bool:
 def _terms(explanation: Mapping[str, Any], bm25: Bm25) -> Iterator[TermScore]:
     """The words in an explanation of Tantivy's, which has Lucene's form."""
     details = explanation.get("details") or ()
-    named = {_name(one): one for one in details}
+    named = {_name(part): part for part in details}
     if {"idf", "freq"} <= set(named):
         idf, tf = named["idf"], named["freq"]
         numbers = {
-            _name(one): one["value"] for one in (*(idf.get("details") or ()), *tf["details"])
+            _name(part): part["value"] for part in (*(idf.get("details") or ()), *tf["details"])
         }
         occurrences = numbers["freq"]
         norm = bm25.norm(numbers["dl"], numbers["avgdl"])
@@ -579,8 +579,8 @@ def _terms(explanation: Mapping[str, Any], bm25: Bm25) -> Iterator[TermScore]:
             rows=int(numbers["n"]) if "n" in numbers else None,
         )
         return
-    for one in details:
-        yield from _terms(one, bm25)
+    for part in details:
+        yield from _terms(part, bm25)
 
 
 def _name(explanation: Mapping[str, Any]) -> str:
@@ -596,7 +596,7 @@ def _score(explanation: Mapping[str, Any], bm25: Bm25) -> float:
         case "TermQuery," | "Phrase":
             return next(_terms(explanation, bm25)).score
         case "BooleanClause":
-            return sum(_score(one, bm25) for one in details)
+            return sum(_score(part, bm25) for part in details)
         case "Boost":
             inner_score: float = details[0]["value"]
             factor = explanation["value"] / inner_score if inner_score else 0.0

@@ -151,11 +151,11 @@ class Words:
     @classmethod
     def of(cls, stored: Iterable[bytes | None]) -> Words:
         """From what was stored for each file; about what cannot be read nothing is known."""
-        lists = [_read(one) for one in stored]
-        is_known = np.array([one is not None for one in lists], np.bool_)
-        counts = [0 if one is None else len(one) for one in lists]
+        lists = [_read(words) for words in stored]
+        is_known = np.array([words is not None for words in lists], np.bool_)
+        counts = [0 if words is None else len(words) for words in lists]
         owners = np.repeat(np.arange(len(lists)), counts)
-        chunks = [chunk for one in lists if one is not None for chunk in one.chunks]
+        chunks = [chunk for words in lists if words is not None for chunk in words.chunks]
         every: Any = pa.chunked_array(chunks, pa.string()).combine_chunks()
         order: Any = pc.array_sort_indices(every)
         ranked: Any = every.take(order).dictionary_encode()
@@ -175,9 +175,9 @@ class Words:
                 return self._match(child)
             case Boolean(must=must, should=should):
                 if must:
-                    return _combined(np.logical_and, [self._match(one) for one in must])
+                    return _combined(np.logical_and, [self._match(word) for word in must])
                 if should:
-                    return _combined(np.logical_or, [self._match(one) for one in should])
+                    return _combined(np.logical_or, [self._match(word) for word in should])
                 return self._all()
             case All():
                 return self._all()
@@ -188,7 +188,7 @@ class Words:
             case Phrase(text=text, prefix=prefix):
                 return self._phrase(text) if prefix else self._every_word(text)
             case TermSet(values=values):
-                matches = [self._every_word(one) | self._with_word(one) for one in values]
+                matches = [self._every_word(word) | self._with_word(word) for word in values]
                 return _combined(np.logical_or, matches) if matches else self._all()
             case Wildcard(prefix=prefix):
                 return self._tried(query, self._beginning(prefix))

@@ -109,7 +109,11 @@ class RowReader:
     ) -> pa.Table:
         """Rows of which each group has few: of plain columns, nothing but their pages is read."""
         every = {name: self.footer.column_pages(name) for name in columns}
-        pages = {name: one.with_rows(rows) for name, one in every.items() if one is not None}
+        pages = {
+            name: column_pages.with_rows(rows)
+            for name, column_pages in every.items()
+            if column_pages is not None
+        }
         rest = [name for name in columns if name not in pages]
         chunks = self.footer.chunks(groups.tolist(), rest) if rest else []
         with self._source(
@@ -119,7 +123,9 @@ class RowReader:
             def read(start: int, end: int) -> bytes:
                 return bytes(source.read_at(end - start, start))
 
-            values_of: dict[str, Any] = {name: one.values(read) for name, one in pages.items()}
+            values_of: dict[str, Any] = {
+                name: column_pages.values(read) for name, column_pages in pages.items()
+            }
             if rest:
                 # Of a chunk that is read whole, nothing behind the last wanted row is decoded.
                 starts = self.footer.group_starts

@@ -250,10 +250,10 @@ class FieldTerms:
         return self._between(self._end_of(*node, last=False), self._end_of(*node, last=True))
 
     def _between(self, first: int, last: int) -> TermInfo:
-        one, two = self.info(first), self.info(last)
-        if one.postings[0] > two.postings[1] or one.positions[0] > two.positions[1]:
+        low, high = self.info(first), self.info(last)
+        if low.postings[0] > high.postings[1] or low.positions[0] > high.positions[1]:
             raise UnknownDictionaryError("postings are not in the order of their words")
-        return TermInfo((one.postings[0], two.postings[1]), (one.positions[0], two.positions[1]))
+        return TermInfo((low.postings[0], high.postings[1]), (low.positions[0], high.positions[1]))
 
     def info(self, place: int) -> TermInfo:
         """The table's entry for the word at a place in the sorted list."""

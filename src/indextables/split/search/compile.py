@@ -137,9 +137,9 @@ class WordCompiler:
         clauses = [self.term(target, text) for text in texts]
         if target.record == "position":
             clauses += [
-                self.build.boosted(self._phrase(target, [one, two], slop), 0.0)
-                for one, two in itertools.pairwise(words)
-                if one.text != two.text
+                self.build.boosted(self._phrase(target, [one, following], slop), 0.0)
+                for one, following in itertools.pairwise(words)
+                if one.text != following.text
             ]
         return self.all(clauses)
 

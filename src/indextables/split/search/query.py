@@ -459,8 +459,8 @@ def _rules_of(synonyms: str, analyzer: Analyzer) -> dict[tuple[str, ...], tuple[
         words = _words_of(analyzer, source)
         if words:
             texts_of = rules.setdefault(words, {})
-            for one in alternatives:
-                texts_of.setdefault(_words_of(analyzer, one), one)
+            for alternative in alternatives:
+                texts_of.setdefault(_words_of(analyzer, alternative), alternative)
     return {words: tuple(texts_of.values()) for words, texts_of in rules.items()}
 
 

@@ -85,7 +85,11 @@ def requested_protocol(change: JavaObject, *, uri: str) -> Protocol | None:
 
 def changed(view: TableView, changes: Sequence[JavaObject], java: Jvm) -> list[Action]:
     """What the changes of one ALTER TABLE make of a table's metadata, and of its protocol."""
-    constraints = [one for one in changes if one.getClass().getSimpleName() in CONSTRAINT_CHANGES]
+    constraints = [
+        declared
+        for declared in changes
+        if declared.getClass().getSimpleName() in CONSTRAINT_CHANGES
+    ]
     if constraints:  # a statement of its own
         return _changed_constraints(view.snapshot, constraints, config=view.settings)
     metadata = view.snapshot.metadata

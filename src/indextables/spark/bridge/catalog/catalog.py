@@ -64,7 +64,10 @@ class Catalog(NamedCatalog):
     def capabilities(self) -> JavaObject:
         """Defaults of columns and constraints are kept in the log; Spark enforces them."""
         return self.java.find("java.util.HashSet")(
-            [self.java.constant(V2 + "catalog.TableCatalogCapability", one) for one in CAPABILITIES]
+            [
+                self.java.constant(V2 + "catalog.TableCatalogCapability", capability)
+                for capability in CAPABILITIES
+            ]
         )
 
     # --- tables ------------------------------------------------------------------------------
@@ -175,7 +178,9 @@ class Catalog(NamedCatalog):
 
     def listTableSummaries(self, namespace: JavaObject) -> JavaObject:  # noqa: N802
         summary = self.java.find(V2 + "catalog.TableSummary")
-        summaries = [summary.of(one, "EXTERNAL") for one in self.listTables(namespace)]
+        summaries = [
+            summary.of(identifier, "EXTERNAL") for identifier in self.listTables(namespace)
+        ]
         return self.java.array(V2 + "catalog.TableSummary", summaries)
 
     # --- namespaces --------------------------------------------------------------------------

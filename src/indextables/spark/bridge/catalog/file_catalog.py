@@ -178,12 +178,12 @@ class FileScanBuilder(Unique):
         )
         parts: list[Predicate] = []
         for number in range(filters.size()):
-            one = filters.apply(number)
-            translated = translator.translate(one, one.toJSON())
+            pushed = filters.apply(number)
+            translated = translator.translate(pushed, pushed.toJSON())
             if translated is not None:
                 parts.append(translated)
                 if not searches(translated):
-                    self._pushed.append(one)
+                    self._pushed.append(pushed)
         self._predicate = conjunction(*parts)
         return filters  # files are chosen by them, rows are checked by Spark
 
@@ -285,9 +285,9 @@ class FileScan(Comparable):
 
     def filter(self, predicates: JavaObject) -> None:
         conditions = [self._predicate]
-        for one in predicates:
+        for predicate in predicates:
             try:
-                conditions.append(condition(one, self._source.arrow_schema))
+                conditions.append(condition(predicate, self._source.arrow_schema))
             except QueryError:
                 continue  # without it more files are read, never fewer
         self._left.files = tuple(self._source.files(conjunction(*conditions)))
@@ -377,7 +377,9 @@ class _FileCatalog(NamedCatalog):
 
     def listTableSummaries(self, namespace: JavaObject) -> JavaObject:  # noqa: N802
         summary = self.java.find(V2 + "catalog.TableSummary")
-        summaries = [summary.of(one, "EXTERNAL") for one in self._identifiers(namespace)]
+        summaries = [
+            summary.of(identifier, "EXTERNAL") for identifier in self._identifiers(namespace)
+        ]
         return self.java.array(V2 + "catalog.TableSummary", summaries)
 
     def createTable(self, *_arguments: Any) -> JavaObject:  # noqa: N802
@@ -507,7 +509,9 @@ class ViewingCatalog(_FileCatalog):
         return self._find(identifier) is not None and not self.viewExists(identifier)
 
     def listViews(self, namespace: JavaObject) -> JavaObject:  # noqa: N802
-        views = [one for one in self._identifiers(namespace) if self.viewExists(one)]
+        views = [
+            identifier for identifier in self._identifiers(namespace) if self.viewExists(identifier)
+        ]
         return self.java.array(V2 + "catalog.Identifier", views)
 
     def listRelationSummaries(self, namespace: JavaObject) -> JavaObject:  # noqa: N802

@@ -215,7 +215,7 @@ class SessionCatalog(Comparable):
     def alterTable(self, identifier: JavaObject, changes: JavaObject) -> JavaObject:  # noqa: N802
         access = self.place(identifier)
         if access is None:
-            if any(one.getClass().getSimpleName() in CONSTRAINT_CHANGES for one in changes):
+            if any(change.getClass().getSimpleName() in CONSTRAINT_CHANGES for change in changes):
                 raise self._no_constraints(identifier)
             return self._below.alterTable(identifier, changes)
         return self._tables.alter(identifier, access, changes)
@@ -259,7 +259,7 @@ class SessionCatalog(Comparable):
     def _remember(self, database: str) -> None:
         make = self.java.find(V2 + "catalog.Identifier")
         listed = self._below.listTables(self.java.strings([database]))
-        existing = {one.name() for one in listed}
+        existing = {table.name() for table in listed}
         place = self._known().getDatabaseMetadata(database).locationUri().toString()
         try:
             there = self._tables.names_in(self._tables.at(place).store(), "")

@@ -623,7 +623,11 @@ def _java_constraints(java: Jvm, constraints: Sequence[CheckConstraint]) -> Java
     check = java.find(_CONSTRAINTS + "Constraint").check
     valid = java.constant(_CONSTRAINTS + "Constraint$ValidationStatus", "VALID")
     listed = [
-        check(one.name).predicateSql(one.sql).enforced(True).validationStatus(valid).build()
-        for one in constraints
+        check(constraint.name)
+        .predicateSql(constraint.sql)
+        .enforced(True)
+        .validationStatus(valid)
+        .build()
+        for constraint in constraints
     ]
     return java.array(_CONSTRAINTS + "Constraint", listed)

@@ -162,7 +162,11 @@ def has_constraints(info: Sequence[Any]) -> bool:
 
 def declared_constraints(info: Sequence[Any]) -> list[CheckConstraint]:
     """Return the constraints of CREATE TABLE."""
-    return [check_constraint(one) for one in info[0].constraints()] if has_constraints(info) else []
+    return (
+        [check_constraint(constraint) for constraint in info[0].constraints()]
+        if has_constraints(info)
+        else []
+    )
 
 
 def check_constraint(constraint: JavaObject) -> CheckConstraint:

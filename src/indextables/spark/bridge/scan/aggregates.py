@@ -50,17 +50,17 @@ _FUNCTIONS: dict[str, Function] = {
 
 def parse_aggregation(aggregation: JavaObject, schema: pa.Schema) -> Aggregation | None:
     """What an aggregation of the JVM asks; None if something in it is not ours to answer."""
-    groups = [_group(one, schema) for one in aggregation.groupByExpressions()]
+    groups = [_group(parsed, schema) for parsed in aggregation.groupByExpressions()]
     if not groups and not len(aggregation.aggregateExpressions()):
         return None  # one row without a column, which no rows of a scan can say
     if None in groups:
         return None
     aggregates = []
     for function in aggregation.aggregateExpressions():
-        one = _aggregate(function, schema)
-        if one is None:
+        parsed = _aggregate(function, schema)
+        if parsed is None:
             return None
-        aggregates.append(one)
+        aggregates.append(parsed)
     return Aggregation(tuple(group for group in groups if group), tuple(aggregates))
 
 
@@ -134,9 +134,9 @@ def sums_fit_their_columns(aggregation: Aggregation, snapshot: Snapshot) -> bool
 
 
 def _sums(aggregation: Aggregation, snapshot: Snapshot) -> Iterator[tuple[str, Any]]:
-    for one in aggregation.aggregates:
-        if one.function == "sum" and one.column is not None:
-            yield one.column, snapshot.schema.field(one.column).type
+    for aggregate in aggregation.aggregates:
+        if aggregate.function == "sum" and aggregate.column is not None:
+            yield aggregate.column, snapshot.schema.field(aggregate.column).type
 
 
 def _sum_is_below(limit: int, name: str, snapshot: Snapshot) -> bool:
@@ -201,9 +201,9 @@ def aggregate_schema(aggregation: Aggregation, schema: pa.Schema) -> pa.Schema:
         for group, out in zip(aggregation.groups, aggregation.names(), strict=False)
     ]
     outs = aggregation.names()[len(aggregation.groups) :]
-    for out, one in zip(outs, aggregation.aggregates, strict=True):
-        column_type = None if one.column is None else schema.field(one.column).type
-        fields.append(pa.field(out, result_type(one.function, column_type)))
+    for out, aggregate in zip(outs, aggregation.aggregates, strict=True):
+        column_type = None if aggregate.column is None else schema.field(aggregate.column).type
+        fields.append(pa.field(out, result_type(aggregate.function, column_type)))
     return pa.schema(fields)
 
 

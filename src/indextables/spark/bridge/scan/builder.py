@@ -94,12 +94,12 @@ _IndexCondition = Search | Compare | In
 def _index_conditions(predicate: Predicate) -> list[_IndexCondition]:
     """The conditions of which an index can say how many rows they leave at most."""
     conditions: list[_IndexCondition] = []
-    for one in conjuncts(predicate):
-        match one:
+    for condition in conjuncts(predicate):
+        match condition:
             case Search() | Compare(op="=", value=str()):
-                conditions.append(one)
+                conditions.append(condition)
             case In(values=values) if all(isinstance(value, str) for value in values):
-                conditions.append(one)
+                conditions.append(condition)
     return conditions
 
 
@@ -140,7 +140,7 @@ class OnDriver:
         """Whether to aggregate the rows that a search finds. A count is read from the indexes."""
         if self.hits is not None:
             return True
-        found_by_index = all(isinstance(one, Search) for one in self.plan.tasks.used)
+        found_by_index = all(isinstance(condition, Search) for condition in self.plan.tasks.used)
         return is_count and found_by_index and self._may_open
 
     def scans(self, columns: int) -> bool:
@@ -184,7 +184,9 @@ class OnDriver:
         def fewest(task: SplitTask) -> int:
             if task.path not in counts:
                 searcher = environment.searcher(task)
-                counts[task.path] = min(_most_matching(one, searcher) for one in conditions)
+                counts[task.path] = min(
+                    _most_matching(condition, searcher) for condition in conditions
+                )
             return counts[task.path]
 
         first, *following = self.plan.tasks
@@ -262,7 +264,7 @@ class ScanBuilder(Unique):
             self._view.config[keys.INDEXQUERY_MAX_DEPTH],
         )
         offered = [filters.apply(number) for number in range(filters.size())]
-        texts = [one.toJSON() for one in offered]
+        texts = [pushed.toJSON() for pushed in offered]
         translated = [translator.translate(*pair) for pair in zip(offered, texts, strict=True)]
         shown = conjunction(*(p for p in translated if p is not None))
         self._predicate = self._names.stored_predicate(shown)
@@ -273,16 +275,16 @@ class ScanBuilder(Unique):
             # Spark's reader does not check rows, Spark does; here the filters only choose files
             # and their row groups. Arrow's bounds leave out NaN, to Spark the greatest number.
             fitting = [
-                one
-                for one, text in zip(offered, texts, strict=True)
-                if not ('"double"' in text or '"float"' in text) and is_stored(one, self._names)
+                pushed
+                for pushed, text in zip(offered, texts, strict=True)
+                if not ('"double"' in text or '"float"' in text) and is_stored(pushed, self._names)
             ]
             self._skipping, self._predicate = self._predicate, TRUE
             is_whole = len(fitting) == len(offered)
             self._filters = filters if is_whole else self.java.seq(fitting)
             del self._rows_in_log
             return filters
-        kept = [one for one, p in zip(offered, translated, strict=True) if p is None]
+        kept = [pushed for pushed, p in zip(offered, translated, strict=True) if p is None]
         return self.java.seq(kept)
 
     def pushedFilters(self) -> JavaObject:  # noqa: N802
@@ -478,12 +480,14 @@ class ScanBuilder(Unique):
         if len(pushed) <= 1:
             return pushed[0] if pushed else None
         parts = []
-        for one in pushed:
-            columns = one.columns if one.column is None else (one.column,)
+        for search in pushed:
+            columns = search.columns if search.column is None else (search.column,)
             names = [escaped_field(column.path) for column in columns]
             can_ask = functools.partial(fits, view=self._view)
-            parts.append(over_fields(one.query, names, fits=can_ask) if names else one.query)
-        return Search(None, Boolean(must=tuple(parts)), " AND ".join(one.text for one in pushed))
+            parts.append(over_fields(search.query, names, fits=can_ask) if names else search.query)
+        return Search(
+            None, Boolean(must=tuple(parts)), " AND ".join(search.text for search in pushed)
+        )
 
     @property
     def _by_score(self) -> bool:

@@ -328,17 +328,19 @@ _MOST_KEYS = 256
 _NUMBERS = re.compile(r".+ IN \((-?\d+(?:, -?\d+)*)\)", re.DOTALL)
 
 
-def _understood(one: JavaObject, schema: pa.Schema) -> Predicate:
+def _understood(predicate: JavaObject, schema: pa.Schema) -> Predicate:
     try:
-        if one.name() == "IN":
-            children = one.children()
+        if predicate.name() == "IN":
+            children = predicate.children()
             if len(children) > _MOST_KEYS:
                 return TRUE
             column, column_type = column_of(children[0], schema)
             # The text of whole numbers is theirs, and one call for all of them.
-            if pa.types.is_integer(column_type) and (keys := _NUMBERS.fullmatch(one.toString())):
+            if pa.types.is_integer(column_type) and (
+                keys := _NUMBERS.fullmatch(predicate.toString())
+            ):
                 return is_in(column, column_type, [int(key) for key in keys[1].split(", ")])
-        return condition(one, schema)
+        return condition(predicate, schema)
     except (QueryError, ValueError):
         return TRUE
 
