@@ -1,4 +1,4 @@
-"""The `indextables` command line: what there is, and its common face.
+"""The `indextables` command line: its commands, its help and its version.
 
 Shell completion: `indextables --install-completion`. Colours appear on a terminal only; `NO_COLOR`
 turns them off.

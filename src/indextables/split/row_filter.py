@@ -1,4 +1,4 @@
-"""A predicate evaluated on rows, exactly: the evaluator that has the last word.
+"""A predicate evaluated on rows, exactly: the evaluator that decides.
 
 An index, statistics and partition values propose; this decides. Everything is Arrow compute on
 whole columns, with Spark's rules: NULL is unknown, NaN equals NaN and is greater than every other

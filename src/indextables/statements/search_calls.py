@@ -1,4 +1,4 @@
-"""Function calls in SQL text, and the searches among them made ready for Spark's parser.
+"""Function calls in SQL text, and the searches among them prepared for Spark's parser.
 
     content indexquery 'spark'                  ->  indexquery(content , 'spark')
     tantivy4spark_indexquery('content', 'q')    ->  tantivy4spark_indexquery(`content`, 'q')

@@ -1,4 +1,4 @@
-"""A search bound to the columns of a table: every leaf knows its field, its path and its question.
+"""A search bound to the columns of a table: every leaf has its field, its path and its question.
 
 `resolve` turns the `Search` of a predicate into this tree. A leaf without a field of its own goes
 to the search's column; over all columns it becomes one leaf per field, any of which may match, so
