@@ -172,12 +172,12 @@ def test_no_matching_row_is_left_behind(written, predicate):
         answers = evaluate(predicate, table).to_pylist()
         assert keep[number] or True not in answers
         assert verdict.keep[number] or True not in answers
-        assert not verdict.whole[number] or all(answers)
+        assert not verdict.all_match[number] or all(answers)
         if partition_only(predicate, partition_columns) and answers:
             partition_values = dict(log.column("partitionValues")[number].as_py())
             is_exact = not any(is_ambiguous(*item) for item in partition_values.items())
             assert not is_exact or bool(keep[number]) == (True in answers)
-            assert not is_exact or bool(verdict.whole[number]) == all(answers)
+            assert not is_exact or bool(verdict.all_match[number]) == all(answers)
 
 
 @examples(60, 5_000)
@@ -386,7 +386,7 @@ WHOLE = [
 def test_files_whose_rows_all_match(entry, where, whole):
     predicate = parse_predicate(where, KINDS)
     verdict = judge(predicate, files(entry), schema=KINDS, partition_columns=["p", "day"])
-    assert verdict.whole.tolist() == [whole]
+    assert verdict.all_match.tolist() == [whole]
 
 
 def test_many_values_are_compared_as_one_range():

@@ -214,7 +214,7 @@ class Committed:
     changed: bool
     transaction_id: str
     actions: Sequence[Action] = ()
-    made: VersionActions | None = None
+    version_actions: VersionActions | None = None
 
 
 @dataclass(slots=True)
@@ -260,7 +260,7 @@ class Committer:
                     changed=True,
                     transaction_id=transaction_id,
                     actions=actions,
-                    made=version,
+                    version_actions=version,
                 )
             if mine.operation is Operation.CREATE:
                 raise TableExistsError(self.store.uri)

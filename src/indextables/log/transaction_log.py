@@ -307,13 +307,13 @@ class TransactionLog:
 
     def _mirrored(self, committed: Committed) -> Callable[[], None]:
         """Mirror a version, beside what follows where the store is far; the result waits for it."""
-        made, snapshot = committed.made, committed.snapshot
-        if made is None:
+        version, snapshot = committed.version_actions, committed.snapshot
+        if version is None:
             return lambda: None
 
         def write() -> None:
             try:
-                self.mirror.write(made, snapshot)
+                self.mirror.write(version, snapshot)
             except (StorageError, LogError) as error:  # the next commit catches up, or says why not
                 logger.warning(
                     "Version %d of %s is committed, but not mirrored: %s",

@@ -85,7 +85,7 @@ class Verdict(NamedTuple):
 
     keep: Flags
     """Some row may match. Only files where this is false may be left out."""
-    whole: Flags
+    all_match: Flags
     """Every row matches, so that the file's `numRecords` is its count."""
 
 
@@ -529,7 +529,7 @@ def files_of_partitions(snapshot: Snapshot, predicate: Predicate) -> pa.Table:
     files = snapshot.entries
     verdict = FileStatistics.of(snapshot).judge(predicate)
     # A condition that may be true or not: a value is not of its column's type.
-    doubtful = np.flatnonzero(verdict.keep & ~verdict.whole)
+    doubtful = np.flatnonzero(verdict.keep & ~verdict.all_match)
     if len(doubtful):
         path = files["path"][int(doubtful[0])].as_py()
         raise CorruptLogError(path, "its partition values are not of their columns' types")

@@ -130,7 +130,7 @@ class Sources:
     """The tables of one SELECT by their lower-case alias."""
 
     relations: dict[str, Relation]
-    others: set[str]
+    foreign_columns: set[str]
     """Columns of relations that are not index tables."""
     padded: set[str]
     visible: set[str]
@@ -143,7 +143,7 @@ class Sources:
         if column.table:
             relation = self.relations.get(column.table.lower())
             return relation if relation and _exact(column.name, relation) else None
-        if column.name.lower() in self.others:
+        if column.name.lower() in self.foreign_columns:
             return None
         owners = [r for a, r in self.relations.items() if a in self.visible
                  and _exact(column.name, r)]  # fmt: skip

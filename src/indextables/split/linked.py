@@ -218,7 +218,7 @@ class LinkedSplits:
         if kept is None or kept[0] is not like.context:
             compiler = SplitSource(like, self.index, self.term_counts).compiler
             if self._is_whole:
-                compiler = replace(compiler, asked={})
+                compiler = replace(compiler, compiled_words={})
             kept = self.__dict__["_compiler"] = like.context, compiler
         return kept[1]
 

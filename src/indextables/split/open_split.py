@@ -109,7 +109,7 @@ class HotColumns:
 
     def __init__(self, *, max_bytes: int = _MAX_HOT_BYTES) -> None:
         self._kept: LRUCache[Hashable, ArrowColumn] = LRUCache(max_bytes, lambda c: c.nbytes)
-        self._asked: LRUCache[Hashable, int] = LRUCache(_REMEMBERED)
+        self._requests: LRUCache[Hashable, int] = LRUCache(_REMEMBERED)
         self._lock = threading.Lock()
 
     def rows(
@@ -152,9 +152,9 @@ class HotColumns:
                 if values is not None:
                     kept[part] = values
                     continue
-                requests = self._asked.get(key, 0) + 1
+                requests = self._requests.get(key, 0) + 1
                 if requests <= _HOT_FROM:  # what is too large to keep stays at that number
-                    self._asked[key] = requests
+                    self._requests[key] = requests
                 if requests == _HOT_FROM:
                     hot.append(part)
         if not kept and not hot:
@@ -180,13 +180,13 @@ class HotColumns:
             own = pa.concat_arrays([values])
             with self._lock, contextlib.suppress(ValueError):
                 self._kept[split, name, part] = own  # unless it is larger than all may be
-                self._asked[split, name, part] = 0  # it may have to go and be asked for again
+                self._requests[split, name, part] = 0  # it may have to go and be asked for again
 
     def clear(self) -> None:
         """Forget all of them."""
         with self._lock:
             self._kept.clear()
-            self._asked.clear()
+            self._requests.clear()
 
 
 @dataclass(frozen=True)

@@ -232,7 +232,7 @@ class Distinct:
     def __init__(self, data_type: pa.DataType, *, limit: int) -> None:
         self._kind = data_type
         self._limit = limit
-        self._known: Any = pa.array([], data_type)
+        self._distinct: Any = pa.array([], data_type)
         self._waiting: list[Any] = []
         self._waiting_rows = 0
         self._spill: _Spill | None = None
@@ -246,30 +246,30 @@ class Distinct:
         new = unique(values)
         self._waiting.append(new)
         self._waiting_rows += len(new)
-        if self._waiting_rows >= max(_WAIT, len(self._known)):
+        if self._waiting_rows >= max(_WAIT, len(self._distinct)):
             self._settle()
 
     @property
     def is_large(self) -> bool:
         """Whether the values are too many for an array."""
         self._settle()
-        return self._spill is not None or len(self._known) > self._limit
+        return self._spill is not None or len(self._distinct) > self._limit
 
     def array(self) -> pa.Array[Any]:
         """All values; only if they are not large."""
         self._settle()
         if self._spill is not None:
             raise ValueError("the values were moved to files; read them in pieces")
-        return self._known  # type: ignore[no-any-return]
+        return self._distinct  # type: ignore[no-any-return]
 
     def pieces(self) -> Iterator[pa.Array[Any]]:
         """All values in parts, in ascending order of their hashes' upper bits."""
         self._settle()
         if self._spill is None:
-            yield self._known
+            yield self._distinct
             return
-        self._spill.add(self._known)
-        self._known = self._known.slice(0, 0)
+        self._spill.add(self._distinct)
+        self._distinct = self._distinct.slice(0, 0)
         yield from self._spill.ranges()
 
     def close(self) -> None:
@@ -280,13 +280,15 @@ class Distinct:
     def _settle(self) -> None:
         if not self._waiting:
             return
-        self._known = unique(pa.concat_arrays([self._known, *self._waiting]))
+        self._distinct = unique(pa.concat_arrays([self._distinct, *self._waiting]))
         self._waiting, self._waiting_rows = [], 0
-        full = len(self._known) > max(self._limit, _MAX_ROWS) or self._known.nbytes > _MAX_BYTES
+        full = (
+            len(self._distinct) > max(self._limit, _MAX_ROWS) or self._distinct.nbytes > _MAX_BYTES
+        )
         if full:
             self._spill = self._spill or _Spill(self._kind)
-            self._spill.add(self._known)
-            self._known = pa.array([], self._kind)
+            self._spill.add(self._distinct)
+            self._distinct = pa.array([], self._kind)
 
 
 def unique(values: Any) -> Any:
@@ -343,7 +345,7 @@ class DistinctHashes:
     """The different hashes of one column of one file, for its bloom filter."""
 
     def __init__(self) -> None:
-        self._known: Hashes = np.empty(0, np.uint64)
+        self._distinct: Hashes = np.empty(0, np.uint64)
         self._waiting: list[Hashes] = []
         self._waiting_rows = 0
         self.too_many = False
@@ -355,19 +357,19 @@ class DistinctHashes:
         self._waiting.append(hashes)
         self._waiting_rows += len(hashes)
         # A filter drops doubles anyway; here they only must not fill the memory.
-        if self._waiting_rows >= max(_MAX_ROWS, len(self._known)):
+        if self._waiting_rows >= max(_MAX_ROWS, len(self._distinct)):
             self._settle()
 
     def array(self) -> Hashes:
         """All hashes, some perhaps twice. Without meaning if they are `too_many`."""
-        if len(self._known) + self._waiting_rows > MAX_HASHES:
+        if len(self._distinct) + self._waiting_rows > MAX_HASHES:
             self._settle()
-        return np.concatenate([self._known, *self._waiting])
+        return np.concatenate([self._distinct, *self._waiting])
 
     def _settle(self) -> None:
         if self._waiting:
-            self._known = distinct_hashes(np.concatenate([self._known, *self._waiting]))
+            self._distinct = distinct_hashes(np.concatenate([self._distinct, *self._waiting]))
             self._waiting, self._waiting_rows = [], 0
-        if len(self._known) > MAX_HASHES:
+        if len(self._distinct) > MAX_HASHES:
             self.too_many = True
-            self._known = np.empty(0, np.uint64)
+            self._distinct = np.empty(0, np.uint64)

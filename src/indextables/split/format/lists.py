@@ -340,7 +340,7 @@ class ValueCollector:
             and not field.partition
             and value_class(field, schema.field(field.name).type) is not None
         }
-        self._found: dict[str, ArrowColumn] = {}
+        self._distinct: dict[str, ArrowColumn] = {}
 
     def add(self, batch: pa.RecordBatch) -> None:
         """Look at some rows."""
@@ -353,16 +353,16 @@ class ValueCollector:
                 del self._fields[name]  # the index leaves such a value out, and so would an XRef
                 continue
             distinct: ArrowColumn = pc.unique(values)
-            if name in self._found:
-                distinct = pc.unique(pa.concat_arrays([self._found[name], distinct]))
-            self._found[name] = distinct
+            if name in self._distinct:
+                distinct = pc.unique(pa.concat_arrays([self._distinct[name], distinct]))
+            self._distinct[name] = distinct
             if len(distinct) > most_values(self._rows):
-                del self._fields[name], self._found[name]
+                del self._fields[name], self._distinct[name]
 
     def lists(self) -> Iterator[tuple[str, ArrowColumn]]:
         """The sorted values of each column that is to have a list, with the section's name."""
         for name, field in self._fields.items():
-            values = self._found.get(name, pa.array([], pa.string()))
+            values = self._distinct.get(name, pa.array([], pa.string()))
             texts: ArrowColumn = pc.unique(value_texts(values, field))
             yield name, texts.take(pc.sort_indices(texts))
 

@@ -308,7 +308,7 @@ class Compiler(WordCompiler):
 
     types: Callable[[str], pa.DataType]
     zone: ZoneInfo = UTC
-    asked: dict[tuple[str, str], tantivy.Query] | None = None
+    compiled_words: dict[tuple[str, str], tantivy.Query] | None = None
     """Queries for words by field and text, of an index to which they need not be named again."""
 
     def compile(self, query: Query) -> tantivy.Query | None:
@@ -383,15 +383,17 @@ class Compiler(WordCompiler):
 
     def _word(self, target: FieldMapping, text: str) -> tantivy.Query | None:
         """The query of one word, as most leaves are; an earlier search may have compiled it."""
-        cached = None if self.asked is None else self.asked.get((target.field, text))
+        cached = (
+            None if self.compiled_words is None else self.compiled_words.get((target.field, text))
+        )
         if cached is not None:
             return cached
         words = target.analyzer.query_words(text)
         compiled = self._sequence(target, words)
-        if self.asked is not None and compiled is not None and len(words) == 1:
-            if len(self.asked) >= _KEPT_WORDS:
-                self.asked.clear()
-            self.asked[target.field, text] = compiled
+        if self.compiled_words is not None and compiled is not None and len(words) == 1:
+            if len(self.compiled_words) >= _KEPT_WORDS:
+                self.compiled_words.clear()
+            self.compiled_words[target.field, text] = compiled
         return compiled
 
     def _scored(self, query: tantivy.Query) -> tantivy.Query:

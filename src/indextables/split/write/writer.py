@@ -310,7 +310,7 @@ class SplitWriter:
         self._pending_rows = self._pending_bytes = 0
         self._rows = self._uncompressed = 0
         self._too_long: set[str] = set()
-        self._known: tuple[Statistics, Lists] | None = None
+        self._taken_over: tuple[Statistics, Lists] | None = None
         self._parent = config[WRITER_TEMP_DIRECTORY] or tempfile.gettempdir()
         self._finished = False
         with self._failures(), contextlib.ExitStack() as undo:
@@ -424,7 +424,7 @@ class SplitWriter:
                 self._rows += info.rows
                 self._uncompressed += info.uncompressed_size
                 self._too_long |= set(info.too_long)
-            self._known = statistics, lists
+            self._taken_over = statistics, lists
 
     def _new_parquet(self, first: pa.RecordBatch | None) -> pq.ParquetWriter:
         schema = self.schema if self._stores_rows else _PLACEHOLDER
@@ -469,7 +469,7 @@ class SplitWriter:
             parquet = self._parquet = self._parquet or self._new_parquet(None)
             indexer = self._indexer = self._indexer or self._new_indexer()
             index = indexer.finish()
-            statistics, lists = self._known or (self._statistics.finish(), self._lists())
+            statistics, lists = self._taken_over or (self._statistics.finish(), self._lists())
             if self._rows < self._rows_adopted:
                 raise SplitError(f"{self._rows_adopted} rows are indexed, {self._rows} written.")
             pages = self._pages()

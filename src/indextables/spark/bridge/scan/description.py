@@ -49,7 +49,9 @@ class Described:
     size: int
     """Bytes of the columns that are read, as an optimizer weighs them against other tables'."""
     metrics: tuple[tuple[str, str, int], ...] = ()
-    whole: tuple[Snapshot, tuple[str, ...]] | None = field(default=None, compare=False, repr=False)
+    unfiltered: tuple[Snapshot, tuple[str, ...]] | None = field(
+        default=None, compare=False, repr=False
+    )
     """The snapshot and the columns of a scan without conditions."""
 
 
@@ -114,7 +116,7 @@ def describe_scan(
             ("splitsRead", "splits to read", len(plan.tasks)),
             ("bytesOfSplits", "bytes of the splits to read", size),
         ),
-        whole=(plan.snapshot, tuple(columns)) if plan.predicate == TRUE else None,
+        unfiltered=(plan.snapshot, tuple(columns)) if plan.predicate == TRUE else None,
     )
 
 
@@ -285,6 +287,6 @@ class Statistics:
         return self.java.optional_long(self._described.rows)
 
     def columnStats(self) -> JavaObject:  # noqa: N802
-        if self._described.whole is None or not self.java.conf.cboEnabled():
+        if self._described.unfiltered is None or not self.java.conf.cboEnabled():
             return self.java.hash_map({})
-        return _java_statistics(self.java, *self._described.whole)
+        return _java_statistics(self.java, *self._described.unfiltered)
