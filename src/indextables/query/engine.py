@@ -671,8 +671,9 @@ def _all_replaced(texts: Any, pattern: str | None, replacement: str | None) -> A
     if pattern is None or replacement is None:
         return pa.nulls(len(texts), pa.string())
     try:
-        matches = pc.sum(pc.count_substring_regex(texts, pattern)).as_py() or 0
         copied = (pc.sum(pc.binary_length(texts)).as_py() or 0) * (1 + replacement.count("$"))
+        _check_bytes(copied)  # before matches are counted, which takes long in such a text
+        matches = pc.sum(pc.count_substring_regex(texts, pattern)).as_py() or 0
         _check_bytes(matches * len(replacement) + copied)
         return pc.replace_substring_regex(texts, pattern, _re2_replacement(replacement, pattern))
     except pa.ArrowInvalid as error:
