@@ -252,9 +252,6 @@ class Tables:
     def _uri_of(self, target: Target) -> str:
         return self.uri(target.name) if target.path is None else target.path
 
-    def _access(self, uri: str) -> TableAccess:
-        return self.settings.access(uri)
-
     # --- search indexes, which have no names here but their places -------------------------------
 
     def source(self, target: Target) -> tuple[str, TableAccess]:
@@ -265,11 +262,11 @@ class Tables:
                 f"The source {target} has no format. Write delta.`{target}`, iceberg.`{target}` or "
                 f"parquet.`{target}`; there is no catalog here."
             )
-        return named[0], self._access(named[1])
+        return named[0], self.settings.access(named[1])
 
     def find(self, target: Target) -> TableAccess:
         """The index at a place."""
-        return self._access(self._uri_of(target))
+        return self.settings.access(self._uri_of(target))
 
     def new(self, target: Target, location: str | None) -> TableAccess:
         """The place of an index that is created."""

@@ -563,7 +563,18 @@ class SearchIndex:
         >>> table.count(), table.schema.names
         (3, ['id', 'kind', 'body'])
         """
-        return self._current(version, timestamp)
+        check_version(version, timestamp)
+        index = self._log.snapshot()
+        coverage = self._coverage(index, version, timestamp)
+        source = coverage.source
+        key = (
+            index.version, index.metadata.id, source.version, source.schema,
+            [(f.identity, f.rows, None if f.dead is None else len(f.dead)) for f in source.files],
+        )  # fmt: skip
+        last = self._last  # another thread may ask for another version
+        if last is None or last[0] != key:
+            last = self._last = (key, self._table_of(coverage))
+        return last[1]
 
     def scan(
         self,
@@ -1014,20 +1025,6 @@ class SearchIndex:
     def _table_of(self, coverage: Coverage) -> Table:
         view = lake_view(self._log.store, coverage, self._log.config)
         return Table(self._log, view, writable=False)
-
-    def _current(self, version: int | None, timestamp: Timestamp | None) -> Table:
-        check_version(version, timestamp)
-        index = self._log.snapshot()
-        coverage = self._coverage(index, version, timestamp)
-        source = coverage.source
-        key = (
-            index.version, index.metadata.id, source.version, source.schema,
-            [(f.identity, f.rows, None if f.dead is None else len(f.dead)) for f in source.files],
-        )  # fmt: skip
-        last = self._last  # another thread may ask for another version
-        if last is None or last[0] != key:
-            last = self._last = (key, self._table_of(coverage))
-        return last[1]
 
     def _coverage(
         self,

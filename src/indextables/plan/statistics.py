@@ -355,7 +355,7 @@ def value_range(
         may_be_nan = np.zeros_like(has_lower)
     if pa.types.is_string(lower.values.type):
         may_be_prefix = _flags(
-            pc.greater_equal(_length(upper.values), pa.scalar(truncation_length))
+            pc.greater_equal(pc.utf8_length(upper.values), pa.scalar(truncation_length))
         )
         is_sure = ~_flags(pc.match_substring_regex(lower.values, _UNSURE)) & ~_flags(
             pc.match_substring_regex(upper.values, _UNSURE)
@@ -388,10 +388,6 @@ def _nan(values: Any) -> Flags:
     return _flags(pc.is_nan(values))
 
 
-def _length(texts: Any) -> Any:
-    return pc.utf8_length(texts)
-
-
 def _begins(bounds: Any, text: str) -> Flags:
     return _flags(pc.starts_with(bounds, text))
 
@@ -400,7 +396,7 @@ def _is_prefix_of(bounds: Any, value: Value) -> Flags:
     """Where the literal begins with the bound."""
     if not isinstance(value, str):
         return np.zeros(len(bounds), np.bool_)
-    lengths: Any = pc.unique(_length(bounds))
+    lengths: Any = pc.unique(pc.utf8_length(bounds))
     beginnings = [value[:n] for n in lengths.to_pylist() if n is not None and n <= len(value)]
     return _flags(pc.is_in(bounds, value_set=pa.array(beginnings, bounds.type)))
 

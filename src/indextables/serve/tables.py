@@ -42,9 +42,6 @@ class NoSuchTableError(IndexTablesError, KeyError):
         self.name = name
         super().__init__(f"There is no table '{name}' here. Served: {', '.join(served)}.")
 
-    def __str__(self) -> str:
-        return str(self.args[0])
-
 
 @dataclass(slots=True)
 class _Newest:

@@ -28,6 +28,7 @@ from indextables.errors import (
 )
 from indextables.plan.access import NAME
 from indextables.plan.view import refuse_search_index
+from indextables.predicate.search_names import mentions_search
 from indextables.predicate.spark_tokens import ALL_FIELDS, mark_options, options_in
 from indextables.spark.bridge import patches
 from indextables.spark.bridge.readwriter import remember_names
@@ -50,7 +51,6 @@ from indextables.spark.statements import (
     change_rows,
     execute_in_delta_form,
     execute_statement,
-    has_search,
     merge_into,
     table_at,
     without_analysis_log,
@@ -133,7 +133,7 @@ def _sql(
         sqlQuery, frames = with_frames(spark, sqlQuery)  # noqa: N806
         kwargs |= frames
     concerns = isinstance(sqlQuery, str) and (
-        has_search(sqlQuery)
+        mentions_search(sqlQuery)
         or may_be_ours(sqlQuery)
         or (not is_classic(spark) and f"{NAME}." in sqlQuery.lower())
     )
@@ -245,7 +245,7 @@ def _with_column(
 
 def _select_expr(original: Callable[..., DataFrame], frame: DataFrame, *expr: Any) -> DataFrame:
     texts = expr[0] if len(expr) == 1 and isinstance(expr[0], list) else expr
-    has_searches = all(isinstance(text, str) for text in texts) and any(map(has_search, texts))
+    has_searches = all(isinstance(text, str) for text in texts) and any(map(mentions_search, texts))
     if not has_searches or not is_enabled(frame.sparkSession):
         return original(frame, *expr)
 
@@ -385,7 +385,7 @@ def _invoke_function(original: Callable[..., Column], name: str, *args: Any) -> 
 def _prepared(
     call: Callable[[str], DataFrame], text: str, spark: SparkSession, args: Arguments = None
 ) -> DataFrame:
-    if not has_search(text):
+    if not mentions_search(text):
         return call(text)
     limits = _limits(spark)
     if not is_classic(spark):  # which analyses nothing before rows are wanted

@@ -186,11 +186,6 @@ def _path(target: Target) -> str | None:
 # --- execution -----------------------------------------------------------------------------------
 
 
-def has_search(text: str) -> bool:
-    """Whether SQL text may hold a search."""
-    return mentions_search(text)
-
-
 def _config(spark: SparkSession) -> Config:
     return Config(session_keys(session_settings(spark)))
 
@@ -223,7 +218,11 @@ def change_rows(
         return execute_statement(spark, statement)
     if bridge is None:
         return query(text)
-    if isinstance(statement, DeleteRows) and statement.table.path is None and not has_search(text):
+    if (
+        isinstance(statement, DeleteRows)
+        and statement.table.path is None
+        and not mentions_search(text)
+    ):
         # Spark folds constants and binds parameters. If the result can be pushed down, the table
         # deletes by that condition, and no row has to be named.
         try:

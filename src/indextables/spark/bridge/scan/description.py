@@ -235,7 +235,7 @@ class ColumnStatistics:
         self._bounds = bounds
 
     def distinctCount(self) -> JavaObject:  # noqa: N802
-        return self._long(None)
+        return self.java.optional_long(None)
 
     def min(self) -> JavaObject:
         return self._optional(self._bounds.least)
@@ -244,22 +244,19 @@ class ColumnStatistics:
         return self._optional(self._bounds.greatest)
 
     def nullCount(self) -> JavaObject:  # noqa: N802
-        return self._long(self._bounds.nulls)
+        return self.java.optional_long(self._bounds.nulls)
 
     def avgLen(self) -> JavaObject:  # noqa: N802
-        return self._long(None)
+        return self.java.optional_long(None)
 
     def maxLen(self) -> JavaObject:  # noqa: N802
-        return self._long(None)
+        return self.java.optional_long(None)
 
     def histogram(self) -> JavaObject:
         return self._optional(None)
 
     def _optional(self, value: object) -> JavaObject:
         return self.java.find("java.util.Optional").ofNullable(value)
-
-    def _long(self, value: int | None) -> JavaObject:
-        return self.java.optional_long(value)
 
 
 def _java_statistics(java: Jvm, snapshot: Snapshot, columns: Collection[str]) -> JavaObject:
