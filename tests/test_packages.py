@@ -62,6 +62,9 @@ def test_the_core_needs_no_extra(tmp_path):
 _NEEDS = {
     "it.sql('SELECT 1')": ("duckdb", "sql"),
     "it.session()": ("pyspark", "spark"),
+    "__import__('indextables.ariadne').ariadne.Index": ("pyspark", "spark"),
+    "it.Table.create('memory://p', data=pa.table({'a': ['x']})).to_pandas()": ("pandas", None),
+    "it.Table.create('memory://q', data=pa.table({'a': ['x']})).to_polars()": ("polars", None),
     "it.Table.create('memory://t', data=pa.table({'a': ['x']})).analyze('chinese', '京')": (
         "jieba",
         "chinese",
@@ -97,4 +100,5 @@ def test_what_needs_an_extra_names_it():
     said = _run(code, input=json.dumps(list(_NEEDS))).stdout.splitlines()
     for (package, extra), error in zip(_NEEDS.values(), said, strict=True):
         assert error.startswith("MissingPackageError ")
-        assert f"needs {package}: pip install 'indextables[{extra}]'." in error
+        name = package if extra is None else f"'indextables[{extra}]'"
+        assert f"needs {package}: pip install {name}." in error

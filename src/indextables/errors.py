@@ -910,8 +910,9 @@ class EmbeddedQueryError(QueryError):
 class MissingPackageError(IndexTablesError, ImportError):
     """An optional package is not installed."""
 
-    def __init__(self, package: str, *, extra: str, for_what: str) -> None:
-        super().__init__(f"{for_what} needs {package}: pip install 'indextables[{extra}]'.")
+    def __init__(self, package: str, *, extra: str | None, for_what: str) -> None:
+        name = package if extra is None else f"'indextables[{extra}]'"
+        super().__init__(f"{for_what} needs {package}: pip install {name}.")
         self.package = package
         self.extra = extra
 
@@ -1182,7 +1183,7 @@ def is_installed(package: str) -> bool:
     return importlib.util.find_spec(package) is not None
 
 
-def require(package: str, *, extra: str, for_what: str) -> None:
-    """Refuse what cannot be done without a package, and say how to get it."""
+def require(package: str, *, extra: str | None, for_what: str) -> None:
+    """Refuse what cannot be done without a package, and say which extra or package to install."""
     if not is_installed(package):
         raise MissingPackageError(package, extra=extra, for_what=for_what)

@@ -26,6 +26,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from indextables.errors import require
+
 if TYPE_CHECKING:
     from indextables.ariadne.build import UpdateResult
     from indextables.ariadne.catalog import IndexCatalog, IndexSummary
@@ -60,6 +62,7 @@ def __getattr__(name: str) -> Any:
 
     if name not in _LAZY:
         raise AttributeError(f"module 'indextables.ariadne' has no attribute '{name}'")
+    require("pyspark", extra="spark", for_what=f"indextables.ariadne.{name}")
     return getattr(importlib.import_module(_LAZY[name]), name)
 
 

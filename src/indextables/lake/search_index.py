@@ -659,7 +659,7 @@ class SearchIndex:
             The rows.
 
         Raises:
-            ImportError: pandas is not installed.
+            MissingPackageError: pandas is not installed.
 
         >>> index.to_pandas(where="body indexquery 'dog'")["kind"].tolist()
         ['blog']
@@ -691,7 +691,7 @@ class SearchIndex:
             The rows.
 
         Raises:
-            ImportError: Polars is not installed.
+            MissingPackageError: Polars is not installed.
 
         >>> index.to_polars(where="body indexquery 'dog'")["kind"].to_list()
         ['blog']

@@ -21,6 +21,7 @@ from indextables.errors import (
     TooManyClausesError,
     TooManyExpansionsError,
     UnsupportedPredicateError,
+    require,
 )
 from indextables.jobs.alter_columns import (
     add_columns,
@@ -584,7 +585,7 @@ class Table:
             The rows.
 
         Raises:
-            ImportError: pandas is not installed.
+            MissingPackageError: pandas is not installed.
 
         >>> import pyarrow as pa
         >>> from indextables import Table
@@ -592,6 +593,7 @@ class Table:
         >>> table.to_pandas(where="n > 1")["n"].tolist()
         [2, 3]
         """
+        require("pandas", extra=None, for_what="to_pandas")
         return self.scan(columns=columns, where=where, limit=limit, timezone=timezone).to_pandas()
 
     def to_polars(
@@ -614,7 +616,7 @@ class Table:
             The rows.
 
         Raises:
-            ImportError: Polars is not installed.
+            MissingPackageError: Polars is not installed.
 
         >>> import pyarrow as pa
         >>> from indextables import Table
@@ -622,6 +624,7 @@ class Table:
         >>> table.to_polars(where="n > 1")["n"].to_list()
         [2, 3]
         """
+        require("polars", extra=None, for_what="to_polars")
         import polars
 
         frame = polars.from_arrow(
