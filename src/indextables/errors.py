@@ -596,8 +596,8 @@ class SearchValueError(QueryError):
         self.query = query
         position = query.find(text, at) if text else -1
         self.position = None if position < 0 else position
-        place = "" if position < 0 else f" at position {position}"
-        within = f"{place} of the search query {query[:100]!r}" if query else ""
+        at_position = "" if position < 0 else f" at position {position}"
+        within = f"{at_position} of the search query {query[:100]!r}" if query else ""
         super().__init__(f"The field '{field}' cannot be {found}{within}. Write {expected}.")
 
 

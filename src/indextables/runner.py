@@ -56,14 +56,14 @@ class LocalRunner:
         timeout_s: float | None = None,
         ended: Callable[[int], None] | None = None,
     ) -> list[Result]:
-        def run(place: int, task: Task) -> Result:
+        def run(number: int, task: Task) -> Result:
             result = function(task)
             if ended is not None:
-                ended(place)
+                ended(number)
             return result
 
         if len(tasks) <= 1 and timeout_s is None:
-            return [run(place, task) for place, task in enumerate(tasks)]
+            return [run(number, task) for number, task in enumerate(tasks)]
         pool = ThreadPoolExecutor(max(1, min(self.parallelism, len(tasks))))
         try:
             return list(pool.map(run, range(len(tasks)), tasks, timeout=timeout_s))

@@ -256,8 +256,8 @@ def merge_groups(
 def _files_of(snapshot: Snapshot, group: MergeGroup) -> pa.Table:
     """The entries of a group's sources, in the group's order."""
     files = with_paths(snapshot.entries, group.paths)
-    place = {path: number for number, path in enumerate(files["path"].to_pylist())}
-    return files.take([place[path] for path in group.paths])
+    positions = {path: number for number, path in enumerate(files["path"].to_pylist())}
+    return files.take([positions[path] for path in group.paths])
 
 
 def _task(view: TableView, files: pa.Table) -> MergeTask:

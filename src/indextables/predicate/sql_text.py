@@ -200,8 +200,8 @@ def _reason(error: SqlglotError) -> str:
         described = str(first.get("description") or "").strip(". ")
         if described.startswith("Required keyword"):
             described = "Something is missing"
-        place = f" near {near!r}" if near else ""
-        return f"{described}{place}. A name that is a word of SQL needs back-ticks."
+        near_text = f" near {near!r}" if near else ""
+        return f"{described}{near_text}. A name that is a word of SQL needs back-ticks."
     return "it is not a condition in Spark's SQL."
 
 

@@ -25,12 +25,12 @@ from indextables.predicate.search_names import mentions_search
 from indextables.schema import ROW, ROW_ACTION, ROW_IDENTITY, SPLIT
 from indextables.spark.bridge.frames import estimated_size, is_repeatable
 from indextables.spark.row_statements import (
-    Place,
+    FieldPath,
     Query,
     default_of,
     identity_of,
     new_value,
-    place_in,
+    path_in,
 )
 from indextables.spark.schemas import spark_schema, table_schema
 from indextables.statements.forms import words_of
@@ -54,11 +54,11 @@ _SEARCHED = "_indextables_search_{}"
 
 @dataclass(frozen=True)
 class PlannedClause:
-    """A clause whose columns are known: the place of each value that it assigns."""
+    """A clause whose columns are known: the path of each field that it assigns."""
 
     when: When
     action: str
-    places: tuple[Place, ...] = ()
+    paths: tuple[FieldPath, ...] = ()
     text: str = field(default="", repr=False)
 
 
@@ -208,8 +208,8 @@ def _assigned(
     statement: MergeInto,
     merged: MergedTable,
     source: DataFrame,
-) -> dict[Place, str]:
-    """The expression of each place that a clause assigns."""
+) -> dict[FieldPath, str]:
+    """The expression for each field that a clause assigns."""
     if clause.action == "delete":
         return {}
     if clause.assignments is None:
@@ -223,13 +223,13 @@ def _assigned(
             for name in merged.columns.names
             if name.lower() in by_name
         }
-    assigned: dict[Place, str] = {}
+    assigned: dict[FieldPath, str] = {}
     for assignment in clause.assignments:
-        place = place_in(assignment.name, statement.alias, statement.table.name, merged.columns)
-        if place in assigned:
+        path = path_in(assignment.name, statement.alias, statement.table.name, merged.columns)
+        if path in assigned:
             raise ExpressionError(".".join(assignment.name), "it is assigned twice")
-        assigned[place] = (
-            default_of(place, merged.columns) if assignment.is_default else assignment.value
+        assigned[path] = (
+            default_of(path, merged.columns) if assignment.is_default else assignment.value
         )
     return assigned
 
@@ -342,7 +342,7 @@ def _new_column(
         column.nullable
         and not table.is_checked
         and all(
-            any(place[0] == column.name for place in clause.places)
+            any(path[0] == column.name for path in clause.paths)
             for clause in clauses
             if clause.action == "update"
         )
@@ -353,8 +353,8 @@ def _new_column(
     for at, clause in enumerate(clauses):
         if clause.action == "delete":
             continue
-        values = {place: _VALUE.format(at, n) for n, place in enumerate(clause.places)}
-        mine = {place: name for place, name in values.items() if place[0] == column.name}
+        values = {path: _VALUE.format(at, n) for n, path in enumerate(clause.paths)}
+        mine = {path: name for path, name in values.items() if path[0] == column.name}
         if mine:
             new = F.expr(new_value((column.name,), column.type, mine, clause.text))
         elif clause.action == "insert":
@@ -376,10 +376,10 @@ def _check_types(
     """Refuse values that an INSERT would refuse to store in their columns."""
     stored = spark_schema(table.columns)
     for at, clause in enumerate(clauses):
-        for n, place in enumerate(clause.places):
+        for n, path in enumerate(clause.paths):
             value_type = flat.schema[_VALUE.format(at, n)].dataType
-            field = stored[table.columns.names.index(place[0])]
-            if len(place) == 1 and not can_store(value_type, field.dataType):
+            field = stored[table.columns.names.index(path[0])]
+            if len(path) == 1 and not can_store(value_type, field.dataType):
                 raise SchemaError(
                     f"A value of {value_type.simpleString()} cannot safely be stored in the column "
                     f"'{field.name}', which is {field.dataType.simpleString()}. Write a CAST."
@@ -538,7 +538,7 @@ def frame_with_clauses(
 
 def _assigned_columns(
     clause: _ColumnClause, builder: MergeBuilder, table: MergedTable
-) -> dict[Place, Column]:
+) -> dict[FieldPath, Column]:
     if clause.action == "delete":
         return {}
     source = builder.source
@@ -552,9 +552,9 @@ def _assigned_columns(
             for n in table.columns.names
             if n.lower() in by_name
         }
-    assigned: dict[Place, Column] = {}
+    assigned: dict[FieldPath, Column] = {}
     for name, value in clause.assignments.items():
         parts = tuple(w.text for w in words_of(name) or () if w.kind in ("word", "name"))
         alias = [w.text for w in words_of(builder.name) or () if w.kind in ("word", "name")]
-        assigned[place_in(parts, None, tuple(alias), table.columns)] = value
+        assigned[path_in(parts, None, tuple(alias), table.columns)] = value
     return assigned

@@ -49,7 +49,7 @@ _DEFAULT = "CURRENT_DEFAULT"
 _CHARACTERS = "__CHAR_VARCHAR_TYPE_STRING"
 Query = Callable[[str], "DataFrame"]
 """Runs the text of a query with the statement's own parameters."""
-Place = tuple[str, ...]
+FieldPath = tuple[str, ...]
 """A column, or the path of a field below it."""
 
 
@@ -113,19 +113,19 @@ def update_rows(
     """Write the rows that a query computes in place of those that it names."""
     assignments = split_assignments(statement.set)
     shown = names_of(snapshot).shown
-    places = [
-        place_in(assignment.name, statement.alias, statement.table.name, shown)
+    paths = [
+        path_in(assignment.name, statement.alias, statement.table.name, shown)
         for assignment in assignments
     ]
     # In the order of the statement: its parameters may count by position.
     expressions = [
-        default_of(place, shown) if assignment.is_default else assignment.value
-        for assignment, place in zip(assignments, places, strict=True)
+        default_of(path, shown) if assignment.is_default else assignment.value
+        for assignment, path in zip(assignments, paths, strict=True)
     ]
     values = [f"({text}) AS {_ASSIGNED}{number}" for number, text in enumerate(expressions)]
     qualifier = f"{quoted_name(statement.alias)}." if statement.alias else ""
     unchanged = [f"{qualifier}{quoted_name(name)}" for name in names_of(snapshot).shown.names]
-    assigned = {place: f"{_ASSIGNED}{number}" for number, place in enumerate(places)}
+    assigned = {path: f"{_ASSIGNED}{number}" for number, path in enumerate(paths)}
     if len(assigned) < len(assignments):
         raise ExpressionError(statement.set, "it assigns a column twice")
     columns = [
@@ -177,23 +177,23 @@ def _reads_again(statement: DeleteRows | UpdateRows) -> bool:
 # --- assignments -------------------------------------------------------------------------------
 
 
-def place_in(
+def path_in(
     name: tuple[str, ...], alias: str | None, table: tuple[str, ...], schema: pa.Schema
-) -> Place:
+) -> FieldPath:
     """The column or field that an assignment is to, by any of its names in the statement."""
     qualifier = (alias,) if alias else table
     for length in range(1, min(len(qualifier), len(name) - 1) + 1):
         if _lower(name[:length]) == _lower(qualifier[-length:]):
             name = name[length:]
             break
-    return place_of(name, schema)
+    return path_of(name, schema)
 
 
-def default_of(place: Place, schema: pa.Schema) -> str:
+def default_of(path: FieldPath, schema: pa.Schema) -> str:
     """The DEFAULT of a column as SQL: null where it has none."""
-    if len(place) > 1:
-        raise ExpressionError(".".join(place), "a field of a struct has no DEFAULT")
-    return str(field_metadata(schema.field(place[0])).get(_DEFAULT, "NULL"))
+    if len(path) > 1:
+        raise ExpressionError(".".join(path), "a field of a struct has no DEFAULT")
+    return str(field_metadata(schema.field(path[0])).get(_DEFAULT, "NULL"))
 
 
 def _lower(parts: tuple[str, ...] | tuple[str | None, ...]) -> list[str]:
@@ -206,33 +206,33 @@ def _lower(parts: tuple[str, ...] | tuple[str | None, ...]) -> list[str]:
 # was null becomes one whose other fields are null.
 
 
-def place_of(name: tuple[str, ...], schema: pa.Schema) -> Place:
-    """The place that a name means, as the schema spells it."""
-    place: Place = ()
+def path_of(name: tuple[str, ...], schema: pa.Schema) -> FieldPath:
+    """The path of the column or field that a name means, as the schema spells it."""
+    path: FieldPath = ()
     data_type: Any = pa.struct(list(schema))
     for part in name:
         if not pa.types.is_struct(data_type):
-            raise ExpressionError(".".join(name), f"'{'.'.join(place)}' is not a struct")
+            raise ExpressionError(".".join(name), f"'{'.'.join(path)}' is not a struct")
         fields = [data_type.field(number) for number in range(data_type.num_fields)]
         same = [f for f in fields if f.name.lower() == part.lower()]
         if not same:
             raise UnknownColumnError(".".join(name), available=[f.name for f in fields])
         field = next((f for f in same if f.name == part), same[0])
-        place, data_type = (*place, field.name), field.type
-    return place
+        path, data_type = (*path, field.name), field.type
+    return path
 
 
-def new_value(place: Place, data_type: Any, assigned: Mapping[Place, str], text: str) -> str:
+def new_value(path: FieldPath, data_type: Any, assigned: Mapping[FieldPath, str], text: str) -> str:
     """The SQL of what a column or field becomes, by the expressions of what is assigned."""
-    below = [one for one in assigned if len(one) > len(place) and one[: len(place)] == place]
-    if place in assigned:
+    below = [one for one in assigned if len(one) > len(path) and one[: len(path)] == path]
+    if path in assigned:
         if below:
             raise ExpressionError(text, "it assigns a column twice, as a whole and by its fields")
-        return assigned[place]
+        return assigned[path]
     if not below:
-        return ".".join(map(quoted_name, place))
+        return ".".join(map(quoted_name, path))
     fields = (data_type.field(number) for number in range(data_type.num_fields))
     parts = [
-        f"{sql_text(f.name)}, {new_value((*place, f.name), f.type, assigned, text)}" for f in fields
+        f"{sql_text(f.name)}, {new_value((*path, f.name), f.type, assigned, text)}" for f in fields
     ]
     return f"named_struct({', '.join(parts)})"

@@ -69,7 +69,7 @@ class SparkRunner:
         if not tasks:
             return []
         slices = min(self.parallelism or len(tasks), len(tasks))
-        payloads = [(place, pickle.dumps(task)) for place, task in enumerate(tasks)]
+        payloads = [(number, pickle.dumps(task)) for number, task in enumerate(tasks)]
         done: Any = None if ended is None else self._context.accumulator([], _Places())
         rows = self._context.parallelize(payloads, slices).mapPartitions(_Call(function, done))
         with contextlib.nullcontext() if ended is None else _watched(done, ended):
@@ -130,11 +130,11 @@ class _Call:
     """Hears which tasks have ended."""
 
     def __call__(self, payloads: Iterator[tuple[int, bytes]]) -> Iterator[tuple[bool, bytes]]:
-        for place, payload in payloads:
+        for number, payload in payloads:
             try:
                 result = pickle.dumps(self.function(pickle.loads(payload)))
                 if self.done is not None:
-                    self.done.add([place])
+                    self.done.add([number])
                 yield True, result
             except Exception as error:
                 # Raised here, Spark would run the task again and wrap the error in a traceback.
@@ -160,10 +160,10 @@ def _watched(done: Any, ended: Callable[[int], None]) -> Iterator[None]:
     over = threading.Event()
 
     def tell() -> None:
-        for place in list(done.value):
-            if place not in reported:
-                reported.add(place)
-                ended(place)
+        for number in list(done.value):
+            if number not in reported:
+                reported.add(number)
+                ended(number)
 
     def watch() -> None:
         while not over.wait(0.5):

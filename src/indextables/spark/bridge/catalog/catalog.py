@@ -43,9 +43,6 @@ from indextables.spark.bridge.sessions import session_settings
 from indextables.statements.spark_clauses import ROOT
 from indextables.storage import Store, open_store
 
-Place = str
-"""A path or URI of a table."""
-
 CAPABILITIES = ("SUPPORT_COLUMN_DEFAULT_VALUE", "SUPPORT_TABLE_CONSTRAINT")
 _LOCATION_FILE = "_location"
 _ANALYSIS = "org.apache.spark.sql.catalyst.analysis."
@@ -387,7 +384,7 @@ class Catalog(NamedCatalog):
         below = f"{folder}/" if folder else ""
         return [name for name in names if self._is_table(store, below + name)]
 
-    def at(self, path: Place, options: Mapping[str, str] | None = None) -> TableAccess:
+    def at(self, path: str, options: Mapping[str, str] | None = None) -> TableAccess:
         """The table at a place, reached with its options over the session's configuration."""
         settings = session_settings(self.java.spark)
         parsed = SourceOptions.parse({**(options or {}), "path": path}, settings)
@@ -401,7 +398,7 @@ class Catalog(NamedCatalog):
         access = self._access(identifier)
         return access if _exists(access.log()) else None
 
-    def default_place(self, identifier: JavaObject) -> Place:
+    def default_place(self, identifier: JavaObject) -> str:
         """Where a table of a new name goes."""
         return f"{self._root()}/{self._folder(identifier)}"
 

@@ -22,7 +22,7 @@ from indextables.errors import ConfigError, IndexTablesError, first_line
 from indextables.plan.access import NAME, PROVIDERS, SPARK_CATALOG, TableAccess, invalidate_logs
 from indextables.plan.column_names import names_of
 from indextables.spark.bridge.catalog.alter_table import CONSTRAINT_CHANGES
-from indextables.spark.bridge.catalog.catalog import CAPABILITIES, Catalog, Place, check_same_place
+from indextables.spark.bridge.catalog.catalog import CAPABILITIES, Catalog, check_same_place
 from indextables.spark.bridge.catalog.table_info import (
     as_written,
     copied_info,
@@ -343,7 +343,7 @@ class SessionCatalog(Comparable):
             return True
         return bool(entry.properties().contains(_MANAGED))
 
-    def default_place(self, identifier: JavaObject) -> Place:
+    def default_place(self, identifier: JavaObject) -> str:
         """Where a table of a new name goes."""
         place: str = self._known().defaultTablePath(self._name(identifier)).toString()
         return place

@@ -188,8 +188,8 @@ class NativeScans:
             except OSError:
                 return  # Spark's reader names the file that it cannot open
             version = (state.st_ino, state.st_mtime_ns, state.st_ctime_ns)
-            place = (task.path, task.size, task.footer_start, task.footer_end)
-            _check_split(self.root, place, stored, version)
+            identity = (task.path, task.size, task.footer_start, task.footer_end)
+            _check_split(self.root, identity, stored, version)
 
         if len(tasks) > _WITHOUT_THREADS:
             LocalRunner(os.cpu_count() or 1).map(check, tasks)
