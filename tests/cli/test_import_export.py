@@ -335,7 +335,7 @@ def test_export_does_not_replace_a_file_unasked(cli, docs):
     assert "exists" in cli.error("export", docs, "x.csv")
     assert Path("x.csv").read_text() == "mine"
     cli.ok("export", docs, "x.csv", "--overwrite")
-    assert "--format" in cli.error("export", docs, "x.unknown")
+    assert "add --format with parquet or csv or jsonl" in cli.error("export", docs, "x.unknown")
     assert "nowhere" in cli.error("export", docs, "nowhere/x.csv")
     assert "this machine" in cli.error("export", docs, "s3://bucket/x.csv")
     assert "no column" in cli.error("export", docs, "y.csv", "-c", "nope")
