@@ -30,7 +30,7 @@ from indextables.plan.access import NAME
 from indextables.plan.view import refuse_search_index
 from indextables.predicate.spark_tokens import ALL_FIELDS, mark_options, options_in
 from indextables.spark.bridge import patches
-from indextables.spark.bridge.readwriter import remember_names
+from indextables.spark.bridge.readwriter import create_view, remember_names
 from indextables.spark.bridge.sessions import (
     bridge_of,
     is_classic,
@@ -79,6 +79,7 @@ _MADE_WITH_OPTIONS = re.compile(
     r".*\bUSING\s+[`\w.]*indextables\b.*\bOPTIONS\b",
     re.IGNORECASE | re.DOTALL,
 )
+_VIEW_OF_SOURCE = re.compile(r"\s*CREATE\b.*\bTEMP(?:ORARY)?\s+VIEW\b.*\bUSING\b", re.I | re.S)
 _EXPLAIN = re.compile(r"\s*EXPLAIN\b", re.IGNORECASE)
 _KEPT_BY_LOG = re.compile(
     r"\s*(?:ANALYZE\s+TABLE|(?P<repairs>(?:MSCK|(?:MSCK\s+)?REPAIR)\s+TABLE|ALTER\s+TABLE"
@@ -128,6 +129,10 @@ def _sql(
         original = functools.partial(_explained, original)
     if isinstance(sqlQuery, str) and _KEPT_BY_LOG.match(sqlQuery) and bridge_of(spark) is not None:
         original = functools.partial(_nothing_to_do, original)
+    if isinstance(sqlQuery, str) and _VIEW_OF_SOURCE.match(sqlQuery) and bridge_of(spark):
+        view = create_view(spark, sqlQuery, functools.partial(original, spark))
+        if view is not None:
+            return view
     if isinstance(sqlQuery, str) and PREFIX in sqlQuery.lower() and is_enabled(spark):
         sqlQuery, frames = with_frames(spark, sqlQuery)  # noqa: N806
         kwargs |= frames

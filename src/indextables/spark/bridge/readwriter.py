@@ -209,6 +209,47 @@ def _in_session_zone(spark: SparkSession, text: str) -> str:
     return moment.replace(tzinfo=zone).isoformat()
 
 
+def create_view(
+    spark: SparkSession, text: str, run: Callable[[str], DataFrame]
+) -> DataFrame | None:
+    """CREATE TEMPORARY VIEW … USING indextables, as a view that the index answers.
+
+    Spark's would be one of the public data source: without the index, and, where the statement
+    lists columns, with the default mapping. A view of a path is a query, which `run` makes the
+    view of, and shows the newest version; with more options it is one of a read. None for other
+    statements.
+    """
+    from pyspark.errors import PySparkException
+    from pyspark.sql.types import StructType
+
+    try:
+        plan = spark._jsparkSession.sessionState().sqlParser().parsePlan(text)
+    except PySparkException:
+        return None  # Spark reports the mistake
+    if plan.getClass().getSimpleName() != "CreateTempViewUsing":
+        return None
+    view, options = plan.tableIdent(), scala_dict(plan.options())
+    if plan.provider().lower() not in PROVIDERS or view.database().isDefined():
+        return None
+    name, is_global = view.table(), getattr(plan, "global")()
+    if plan.userSpecifiedSchema().isDefined():
+        raise SchemaError(
+            "An index table has columns of its own. Leave them out: CREATE TEMPORARY VIEW "
+            f"{quoted_name(name)} USING {NAME} OPTIONS (path '…')."
+        )
+    if [option.lower() for option in options] == ["path"]:
+        kind = ("OR REPLACE " if plan.replace() else "") + ("GLOBAL " if is_global else "")
+        (path,) = options.values()
+        return run(
+            f"CREATE {kind}TEMPORARY VIEW {quoted_name(name)} AS "
+            f"SELECT * FROM {NAME}.{quoted_name(path)}"
+        )
+    frame = spark.read.format(NAME).options(**options).load()
+    create = ("createOrReplace" if plan.replace() else "create") + ("Global" if is_global else "")
+    getattr(frame, f"{create}TempView")(name)
+    return spark.createDataFrame([], StructType([]))
+
+
 def _one(options: SourceOptions) -> str:
     return options.access().path
 
