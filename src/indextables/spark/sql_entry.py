@@ -37,6 +37,7 @@ from indextables.spark.bridge.sessions import (
     is_enabled,
     is_registered,
     register,
+    without_analysis_log,
 )
 from indextables.spark.connect import (
     execute_on_server,
@@ -52,7 +53,6 @@ from indextables.spark.statements import (
     has_search,
     merge_into,
     table_at,
-    without_analysis_log,
 )
 from indextables.spark.table_functions import PREFIX, with_frames
 from indextables.statements.forms import Failure, Target, form, words_of

@@ -35,6 +35,7 @@ from indextables.spark.bridge.sessions import (
     new_session,
     scala_dict,
     session_settings,
+    without_analysis_log,
 )
 from indextables.spark.schemas import table_schema
 from indextables.spark.streams import StreamOptions, check_stream, is_stream_option
@@ -53,6 +54,7 @@ def install(spark: SparkSession) -> None:
             "DataFrameWriter.save": _save,
             "DataFrameWriter.saveAsTable": _save_as_table,
             "DataStreamReader.load": _load_stream,
+            "DataStreamReader.table": _stream_of_table,
             "DataStreamWriter.start": _start_stream,
             "DataStreamWriter.toTable": _stream_to_table,
             "Catalog.listTables": _list_tables,
@@ -351,6 +353,43 @@ def _load_stream(
     return original(reader, path, format, schema)
 
 
+def _stream_of_table(original: Callable[..., DataFrame], reader: Any, tableName: str) -> DataFrame:  # noqa: N803 - Spark's name
+    """`readStream.table`: the source at the place of the name.
+
+    Spark itself would want a streaming read of the table, which Python cannot offer.
+    """
+    from pyspark.errors import AnalysisException
+
+    bridge = bridge_of(reader._spark) if is_enabled(reader._spark) else None
+    if bridge is None:
+        return original(reader, tableName)
+    try:
+        with without_analysis_log():
+            return original(reader, tableName)
+    except AnalysisException as error:
+        unable = error.getCondition() == "UNSUPPORTED_FEATURE.TABLE_OPERATION"
+    access = _place_of(bridge, _name_of(tableName)) if unable else None
+    if access is None:
+        return original(reader, tableName)  # to raise the error again, and log it
+    chosen = scala_dict(reader._jreader.extraOptions())  # come before the table's
+    reader.options(**{**access.config, **access.storage, **chosen})
+    rows: DataFrame = reader.load(access.path, NAME)
+    return rows
+
+
+def _name_of(text: str) -> tuple[str, ...]:
+    """The parts of a table's name; none if it is not one."""
+    named = form("TABLE <table>").match(words_of(f"TABLE {text}") or ())
+    return named["table"].name if isinstance(named, Mapping) else ()
+
+
+def _place_of(bridge: Any, name: tuple[str, ...]) -> TableAccess | None:
+    """Where the index table of a name is; None if there is none, or no bridge."""
+    with contextlib.suppress(StatementError):  # a name of another catalog
+        return bridge.place_of(name) if bridge is not None and name else None
+    return None
+
+
 def _start_stream(  # noqa: PLR0917 - Spark's arguments
     original: Callable[..., Any],
     writer: Any,
@@ -393,15 +432,11 @@ def _stream_to_table(  # noqa: PLR0917 - Spark's arguments
     Spark itself would want a streaming write of the table, which Python cannot offer.
     """
     bridge = bridge_of(writer._spark) if is_enabled(writer._spark) else None
-    named = form("TABLE <table>").match(words_of(f"TABLE {tableName}") or ())
-    name = named["table"].name if isinstance(named, Mapping) else ()
+    name = _name_of(tableName)
     provider = format if format is not None else writer._jwrite.source()
-    access = None
-    if bridge is not None and name:
-        with contextlib.suppress(StatementError):  # a name of another catalog
-            access = bridge.place_of(name)
-        if access is None and provider.lower() in PROVIDERS:
-            access = _created(writer, bridge, name, partitionBy, options)
+    access = _place_of(bridge, name)
+    if access is None and bridge is not None and name and provider.lower() in PROVIDERS:
+        access = _created(writer, bridge, name, partitionBy, options)
     if access is None:
         return original(writer, tableName, format, outputMode, partitionBy, queryName, **options)
     merged = {**scala_dict(writer._jwrite.extraOptions()), **options}  # come before the table's
