@@ -11,6 +11,7 @@ import pytest
 
 from indextables.errors import SchemaError
 from indextables.schema import conform, evolve, from_json, normalize, to_json, type_name
+from indextables.schema.types import VARIANT
 
 SPARK = {
     "type": "struct",
@@ -255,3 +256,24 @@ def test_a_variant_is_no_other_struct():
     other = pa.schema([("v", pa.struct([("value", pa.binary()), ("more", pa.int32())]))])
     with pytest.raises(SchemaError, match="'v' is variant in the table"):
         evolve(variant, other)
+
+
+@pytest.mark.parametrize(
+    "data_type",
+    [
+        VARIANT,
+        pa.struct([pa.field("a", pa.int64(), nullable=False)]),
+        pa.struct([pa.field("k", pa.int64()), pa.field("v", VARIANT)]),
+    ],
+)
+def test_a_missing_column_is_null_as_its_type_allows(data_type):
+    schema = pa.schema({"id": pa.int64(), "added": data_type})
+    rows = conform(pa.table({"id": [1, 2]}), schema)
+    assert rows.cast(schema)["added"].to_pylist() == [None, None]
+
+
+def test_a_struct_gets_a_variant():
+    held = pa.array([{"k": 1}, None], pa.struct([pa.field("k", pa.int64())]))
+    schema = pa.schema({"s": pa.struct([pa.field("k", pa.int64()), pa.field("v", VARIANT)])})
+    rows = conform(pa.table({"s": held}), schema)
+    assert rows.cast(schema)["s"].to_pylist() == [{"k": 1, "v": None}, None]

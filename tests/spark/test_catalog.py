@@ -15,7 +15,7 @@ from pyspark.errors import (
 from pyspark.sql import functions as F  # noqa: N812
 
 from indextables import Table
-from indextables.errors import NotATableError
+from indextables.errors import ConfigError, NotATableError, SchemaError
 
 DAY = datetime.date(2024, 1, 1)
 
@@ -156,6 +156,33 @@ def test_what_cannot_be_created_is_one_sentence(spark, name, rest, sentence):
     with pytest.raises(IllegalArgumentException, match=sentence):
         spark.sql(f"CREATE TABLE {name} {rest}")
     assert not spark.catalog.tableExists(name)
+
+
+def test_a_temporary_view_of_a_path(spark, tmp_path):
+    uri = str(tmp_path / "docs")
+    table = Table.create(uri, mapping={"code": "string"}, data=pa.table({"code": ["a-1", "b-2"]}))
+    made = f"VIEW of_path USING indextables OPTIONS (path '{uri}'"
+    spark.sql(f"CREATE TEMPORARY {made})")
+    spark.sql(f"CREATE GLOBAL TEMP {made}, versionAsOf 0)")
+    search = "SELECT code FROM {} WHERE code indexquery '{}'"
+    plan = spark.sql(search.format("of_path", "a-1"))._jdf.queryExecution().toString()
+    assert "ArrowEvalPython" not in plan  # the index answers
+    table.append(pa.table({"code": ["c-3"]}))
+    assert rows(spark, search.format("of_path", "c-3")) == [("c-3",)]
+    assert rows(spark, search.format("of_path", "c")) == []
+    assert rows(spark, search.format("global_temp.of_path", "c-3")) == []
+    assert rows(spark, search.format("global_temp.of_path", "a-1")) == [("a-1",)]
+    with pytest.raises(PySparkException, match="ALREADY_EXISTS"):
+        spark.sql(f"CREATE TEMPORARY {made}, versionAsOf 0)")
+    spark.sql(f"CREATE OR REPLACE TEMP {made}, versionAsOf 0)")
+    assert rows(spark, "SELECT count(*) FROM of_path") == [(2,)]
+    for columns in ("code STRING", "other INT"):
+        with pytest.raises(SchemaError, match="has columns of its own"):
+            spark.sql(f"CREATE TEMP VIEW v ({columns}) USING indextables OPTIONS (path '{uri}')")
+    with pytest.raises(ConfigError, match="'path' is not specified"):
+        spark.sql("CREATE TEMP VIEW v USING indextables")
+    spark.catalog.dropTempView("of_path")
+    spark.catalog.dropGlobalTempView("of_path")
 
 
 def test_create_twice(spark, name):

@@ -303,6 +303,30 @@ def test_variants_are_stored_and_read_back(spark):
         spark.sql("DROP TABLE variants")
 
 
+def test_a_variant_is_null_in_the_rows_before_it(spark):
+    spark.sql("DROP TABLE IF EXISTS older")
+    spark.sql("CREATE TABLE older (id INT, s STRUCT<a: INT>) USING indextables")
+    spark.sql("INSERT INTO older VALUES (1, named_struct('a', 5)), (2, NULL)")
+    spark.sql("ALTER TABLE older ADD COLUMNS (v VARIANT, n STRUCT<w: VARIANT>)")
+    spark.sql("ALTER TABLE older ADD COLUMN s.w VARIANT")
+    spark.sql("INSERT INTO older VALUES (3, NULL, parse_json('[3]'), NULL)")
+    query = "SELECT id, to_json(s), to_json(v), n FROM older"
+    expected = [(1, '{"a":5}', None, None), (2, None, None, None), (3, None, "[3]", None)]
+    for settings in WAYS.values():
+        for key, value in settings.items():
+            spark.conf.set(f"spark.indextables.{key}", value)
+        try:
+            assert rows(spark, query) == expected
+        finally:
+            for key in settings:
+                spark.conf.unset(f"spark.indextables.{key}")
+    changed = spark.sql("SELECT id, to_json(v) FROM older CHANGES FROM VERSION 0")
+    assert sorted(map(tuple, changed.collect())) == [(1, None), (2, None), (3, "[3]")]
+    spark.sql("UPDATE older SET v = parse_json('7') WHERE id = 1")
+    assert rows(spark, query)[0] == (1, '{"a":5}', "7", None)
+    spark.sql("DROP TABLE older")
+
+
 def test_nested_columns_with_nulls_and_local_times(spark):
     spark.sql("DROP TABLE IF EXISTS inner_values")
     spark.sql("CREATE TABLE inner_values (id INT, m MAP<INT, ARRAY<STRING>>, "

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import killed_stream
 import pytest
+from pyspark.errors import PySparkException
 
 from indextables import Table
 
@@ -105,6 +106,28 @@ def test_the_sessions_configuration_reaches_a_stream(spark, place):
     finally:
         spark.conf.unset("spark.indextables.indexing.typemap.value")
     assert Table.open(place / "t").mapping == {"value": "string"}
+
+
+@pytest.mark.parametrize("name", ["stream_from", "indextables.stream_from"])
+def test_a_stream_from_a_named_table(spark, place, name):
+    def run(target, **options):
+        rows = spark.readStream.options(**options).table(name).where("value indexquery 'fox'")
+        writer = rows.writeStream.option("checkpointLocation", str(place / f"{target}-state"))
+        query = writer.trigger(availableNow=True).format("indextables").start(str(place / target))
+        assert query.awaitTermination(120) and query.exception() is None
+        return sorted(Table.open(place / target).scan()["value"].to_pylist())
+
+    spark.sql(f"CREATE TABLE {name} (value string) USING indextables")
+    try:
+        spark.sql(f"INSERT INTO {name} VALUES ('red fox'), ('dog')")
+        assert run("all") == ["red fox"]
+        spark.sql(f"INSERT INTO {name} VALUES ('blue fox')")
+        assert run("all") == ["blue fox", "red fox"]
+        assert run("new", startingVersion="2") == ["blue fox"]
+    finally:
+        spark.sql(f"DROP TABLE {name}")
+    with pytest.raises(PySparkException, match=r"TABLE_OR_VIEW_NOT_FOUND|no index table"):
+        spark.readStream.table(name)
 
 
 def test_named_tables_and_the_option_path(spark, place):

@@ -48,6 +48,9 @@ PREPARED = {
     "SELECT snippet(c) FROM d WHERE c indexquery 'q'": (
         "SELECT snippet(c, 'q') FROM d WHERE indexquery(c , 'q')"
     ),
+    "SELECT snippet(`a.b`) FROM d WHERE `a.b` indexquery 'q'": (
+        "SELECT snippet(`a.b`, 'q') FROM d WHERE indexquery(`a.b` , 'q')"
+    ),
     "SELECT snippet(d.c) FROM d WHERE indexqueryall('q')": (
         "SELECT snippet(d.c, 'q') FROM d WHERE indexqueryall(_indexall, 'q')"
     ),

@@ -24,7 +24,7 @@ from indextables.lake.source import Source, SourceFile, SourceSnapshot, first_sn
 from indextables.log.transaction_log import TransactionLog
 from indextables.plan.statistics import decode
 from indextables.runner import LocalRunner, Runner
-from indextables.schema import refuse_invalid_text
+from indextables.schema import nulls, refuse_invalid_text
 
 _PORTION_BYTES = 512 << 20
 """How many bytes of source files one task reads at the most, unless one file has more."""
@@ -88,7 +88,7 @@ def _batches(task: ConvertFiles) -> Iterator[pa.RecordBatch]:
         for first, table in rows.batches(stored):
             arrays: dict[str, Any] = {name: table.column(name) for name in stored}
             arrays |= _partition(file, source, table.num_rows)
-            columns = [arrays.get(f.name, pa.nulls(len(table), f.type)) for f in source.schema]
+            columns = [arrays.get(f.name, nulls(len(table), f.type)) for f in source.schema]
             shown = pa.table(columns, schema=source.schema)
             for batch in shown.filter(_live(file, first, table.num_rows)).to_batches():
                 refuse_invalid_text(batch, first_row=first + 1)

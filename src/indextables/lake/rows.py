@@ -35,7 +35,7 @@ from indextables.lake.pages import (
     read_lean,
     read_parquet_footer,
 )
-from indextables.schema import TIMESTAMP, conform
+from indextables.schema import TIMESTAMP, conform, nulls
 from indextables.split.format.container import Chunk, SplitInfo
 from indextables.split.format.index import side_by_side
 from indextables.split.format.page_headers import ReadRange, can_be_read_by_page
@@ -584,7 +584,7 @@ class JoinedRows(RowReader):
         """The columns that were read, and nulls for others, as all files have them."""
         target = pa.schema(self.schema.field(name).with_nullable(True) for name in columns)
         arrays = [
-            table[f.name] if f.name in in_file else pa.nulls(table.num_rows, f.type) for f in target
+            table[f.name] if f.name in in_file else nulls(table.num_rows, f.type) for f in target
         ]
         return pa.table(arrays, schema=target) if columns else table
 

@@ -37,6 +37,7 @@ from indextables.plan.execute import Environment
 from indextables.plan.scan import SplitTask, plan_scan
 from indextables.plan.view import TableView
 from indextables.predicate import TRUE, Predicate
+from indextables.schema import nulls
 from indextables.split.row_hash import row_hashes
 from indextables.split.row_numbers import RowNumbers
 
@@ -212,7 +213,7 @@ def _widens(old: pa.Field[Any], new: pa.Field[Any]) -> bool:
     if old.type.equals(new.type):
         return True
     try:
-        pa.nulls(1, old.type).cast(new.type)
+        nulls(1, old.type).cast(new.type)
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError, pa.ArrowTypeError):
         return False
     return not (pa.types.is_string(old.type) or pa.types.is_string(new.type))

@@ -11,6 +11,7 @@ from __future__ import annotations
 from indextables.schema.conformity import (
     conform,
     evolve,
+    nulls,
     refuse_invalid_text,
     refuse_other_dimensions,
     with_whole_variants,
@@ -62,6 +63,7 @@ __all__ = [
     "is_text",
     "map_of",
     "normalize",
+    "nulls",
     "refuse_hidden",
     "refuse_invalid_text",
     "refuse_other_dimensions",

@@ -157,7 +157,7 @@ def conform(rows: Rows, schema: pa.Schema) -> Rows:
     columns = []
     for field in schema:
         if field.name not in rows.schema.names:
-            column: Any = pa.nulls(rows.num_rows, field.type)
+            column: Any = nulls(rows.num_rows, field.type)
         else:
             column = rows.column(field.name)
             try:
@@ -177,6 +177,16 @@ def conform(rows: Rows, schema: pa.Schema) -> Rows:
             + f"\nThe table has {', '.join(schema.names)}."
         )
     return type(rows).from_arrays(columns, schema=schema)
+
+
+def nulls(count: int, data_type: Type) -> pa.Array[Any]:
+    """Nulls whose parts are not null where the type says so, as of a variant.
+
+    Arrow refuses to cast those of `pa.nulls`, even to their own type.
+    """
+    if not pa.types.is_struct(data_type):
+        return pa.nulls(count, data_type)
+    return pa.array([None], data_type).take(np.zeros(count, np.int64))
 
 
 def with_whole_variants(batch: pa.RecordBatch) -> pa.RecordBatch:
@@ -283,6 +293,8 @@ def _cast(column: Any, target: Type) -> Any:
     if pa.types.is_nested(target) and _may_lose_digits(column.type, target):
         raise pa.ArrowInvalid("numbers inside it could lose digits as float")
     cast = column.cast(target)
+    if has_variant(pa.field("", target)):  # a field that is new has nulls as of `pa.nulls`
+        return pa.array(cast.to_pylist(), target)
     if pa.types.is_float64(column.type) and target == pa.float32():
         back = cast.cast(column.type)
         same = pc.or_(pc.equal(back, column), pc.is_nan(column))

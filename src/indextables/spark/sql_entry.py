@@ -31,13 +31,14 @@ from indextables.plan.view import refuse_search_index
 from indextables.predicate.search_names import mentions_search
 from indextables.predicate.spark_tokens import ALL_FIELDS, mark_options, options_in
 from indextables.spark.bridge import patches
-from indextables.spark.bridge.readwriter import remember_names
+from indextables.spark.bridge.readwriter import create_view, remember_names
 from indextables.spark.bridge.sessions import (
     bridge_of,
     is_classic,
     is_enabled,
     is_registered,
     register,
+    without_analysis_log,
 )
 from indextables.spark.connect import (
     execute_on_server,
@@ -53,7 +54,6 @@ from indextables.spark.statements import (
     execute_statement,
     merge_into,
     table_at,
-    without_analysis_log,
 )
 from indextables.spark.table_functions import PREFIX, with_frames
 from indextables.statements.forms import Failure, Target, form, words_of
@@ -80,6 +80,7 @@ _MADE_WITH_OPTIONS = re.compile(
     r".*\bUSING\s+[`\w.]*indextables\b.*\bOPTIONS\b",
     re.IGNORECASE | re.DOTALL,
 )
+_VIEW_OF_SOURCE = re.compile(r"\s*CREATE\b.*\bTEMP(?:ORARY)?\s+VIEW\b.*\bUSING\b", re.I | re.S)
 _EXPLAIN = re.compile(r"\s*EXPLAIN\b", re.IGNORECASE)
 _KEPT_BY_LOG = re.compile(
     r"\s*(?:ANALYZE\s+TABLE|(?P<repairs>(?:MSCK|(?:MSCK\s+)?REPAIR)\s+TABLE|ALTER\s+TABLE"
@@ -129,6 +130,10 @@ def _sql(
         original = functools.partial(_explained, original)
     if isinstance(sqlQuery, str) and _KEPT_BY_LOG.match(sqlQuery) and bridge_of(spark) is not None:
         original = functools.partial(_nothing_to_do, original)
+    if isinstance(sqlQuery, str) and _VIEW_OF_SOURCE.match(sqlQuery) and bridge_of(spark):
+        view = create_view(spark, sqlQuery, functools.partial(original, spark))
+        if view is not None:
+            return view
     if isinstance(sqlQuery, str) and PREFIX in sqlQuery.lower() and is_enabled(spark):
         sqlQuery, frames = with_frames(spark, sqlQuery)  # noqa: N806
         kwargs |= frames

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
-import logging
-import threading
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
 from indextables.config import Config, session_keys
@@ -16,7 +14,12 @@ from indextables.plan.access import NAME, PROVIDERS, SPARK_CATALOG, SourceOption
 from indextables.plan.view import refuse_search_index
 from indextables.predicate.literals import quoted_name
 from indextables.predicate.search_names import mentions_search
-from indextables.spark.bridge.sessions import bridge_of, is_classic, session_settings
+from indextables.spark.bridge.sessions import (
+    bridge_of,
+    is_classic,
+    session_settings,
+    without_analysis_log,
+)
 from indextables.statements.forms import Target
 from indextables.statements.session import SOURCE_FORMATS, Hosts, ThisProcess, named_source
 from indextables.statements.spark_clauses import MergeInto
@@ -333,21 +336,3 @@ def _refresh(spark: SparkSession, table: Target) -> None:
     name = ".".join(map(quoted_name, table.name or (NAME, str(table.path))))
     with contextlib.suppress(Exception):  # a table that Spark cannot find has no cached rows
         spark.sql(f"REFRESH TABLE {name}")
-
-
-@contextlib.contextmanager
-def without_analysis_log() -> Iterator[None]:
-    """PySpark logs every failed analysis; one that is tried again is not a failure."""
-    from pyspark.logger import PySparkLogger
-
-    # By PySpark's own class: the first caller for a logger decides its class.
-    logger, thread = PySparkLogger.getLogger("SQLQueryContextLogger"), threading.get_ident()
-
-    def of_other_threads(_: logging.LogRecord) -> bool:
-        return threading.get_ident() != thread
-
-    logger.addFilter(of_other_threads)
-    try:
-        yield
-    finally:
-        logger.removeFilter(of_other_threads)

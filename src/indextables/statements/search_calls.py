@@ -259,11 +259,11 @@ class _Editor(Tokens):
 
     def all_columns(self, at: int, arguments: list[range]) -> None:
         if len(arguments) == 2 and self.is_row(arguments[0]):
-            self.check(at, arguments[1], field=ALL_FIELDS)
+            self.check(at, arguments[1])
             return
         if len(arguments) != 1:
             raise self.error(at, "requires exactly 1 argument: a search query in quotes.")
-        self.check(at, arguments[0], field=ALL_FIELDS)
+        self.check(at, arguments[0])
         self.insert_row(self.tokens[arguments[0][0]].start, "")
 
     def one_column(self, at: int, arguments: list[range], close: int) -> None:
@@ -276,7 +276,7 @@ class _Editor(Tokens):
         column, query = arguments
         parts = self.column_parts(column)
         if parts and parts[-1].lower() == ALL_FIELDS:
-            self.check(at, query, field=ALL_FIELDS)
+            self.check(at, query)
             token = self.tokens[at]
             self.edits.append((token.start, token.end + 1, ALL_COLUMNS[0]))
             start, end = self.tokens[column[0]].start, self.tokens[column[-1]].end + 1
@@ -286,8 +286,7 @@ class _Editor(Tokens):
         if len(column) == 1 and self.tokens[column[0]].token_type in TEXT:
             token = self.tokens[column[0]]
             self.edits.append((token.start, token.end + 1, ".".join(map(quoted_name, parts or ()))))
-        shown = ".".join(parts) if parts else None
-        fields = self.check(at, query, field=shown)
+        fields = self.check(at, query, parts or ())
         if fields:
             where = self.tokens[close].start
             prefix = self.qualifier(parts) if len(column) > 1 else ""
@@ -356,13 +355,16 @@ class _Editor(Tokens):
 
     # --- queries
 
-    def check(self, at: int, query: range, *, field: str | None) -> tuple[str, ...]:
-        """Check a query; the fields that it names."""
+    def check(
+        self, at: int, query: range, parts: tuple[str, ...] = (ALL_FIELDS,)
+    ) -> tuple[str, ...]:
+        """Check a query of a column, of which `parts` is the name; the fields that it names."""
         if not query:
             raise self.error(at, "has an empty argument.")
         first = self.tokens[query[0]]
         shown = self.sql[first.start : self.tokens[query[-1]].end + 1]
-        column = None if field == ALL_FIELDS else (field or "").rpartition(".")[2].lower()
+        field = ".".join(parts) or None
+        column = None if field == ALL_FIELDS else "".join(parts[-1:]).lower()
         self.searches.append((column, shown))
         if len(query) == 1 and first.token_type in TEXT:
             return self.parse(first.text, field)

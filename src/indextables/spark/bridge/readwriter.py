@@ -35,6 +35,7 @@ from indextables.spark.bridge.sessions import (
     new_session,
     scala_dict,
     session_settings,
+    without_analysis_log,
 )
 from indextables.spark.schemas import table_schema
 from indextables.spark.streams import StreamOptions, check_stream, is_stream_option
@@ -53,6 +54,7 @@ def install(spark: SparkSession) -> None:
             "DataFrameWriter.save": _save,
             "DataFrameWriter.saveAsTable": _save_as_table,
             "DataStreamReader.load": _load_stream,
+            "DataStreamReader.table": _stream_of_table,
             "DataStreamWriter.start": _start_stream,
             "DataStreamWriter.toTable": _stream_to_table,
             "Catalog.listTables": _list_tables,
@@ -210,6 +212,47 @@ def _in_session_zone(spark: SparkSession, text: str) -> str:
     return moment.replace(tzinfo=zone).isoformat()
 
 
+def create_view(
+    spark: SparkSession, text: str, run: Callable[[str], DataFrame]
+) -> DataFrame | None:
+    """CREATE TEMPORARY VIEW … USING indextables, as a view that the index answers.
+
+    Spark's would be one of the public data source: without the index, and, where the statement
+    lists columns, with the default mapping. A view of a path is a query, which `run` makes the
+    view of, and shows the newest version; with more options it is one of a read. None for other
+    statements.
+    """
+    from pyspark.errors import PySparkException
+    from pyspark.sql.types import StructType
+
+    try:
+        plan = spark._jsparkSession.sessionState().sqlParser().parsePlan(text)
+    except PySparkException:
+        return None  # Spark reports the mistake
+    if plan.getClass().getSimpleName() != "CreateTempViewUsing":
+        return None
+    view, options = plan.tableIdent(), scala_dict(plan.options())
+    if plan.provider().lower() not in PROVIDERS or view.database().isDefined():
+        return None
+    name, is_global = view.table(), getattr(plan, "global")()
+    if plan.userSpecifiedSchema().isDefined():
+        raise SchemaError(
+            "An index table has columns of its own. Leave them out: CREATE TEMPORARY VIEW "
+            f"{quoted_name(name)} USING {NAME} OPTIONS (path '…')."
+        )
+    if [option.lower() for option in options] == ["path"]:
+        kind = ("OR REPLACE " if plan.replace() else "") + ("GLOBAL " if is_global else "")
+        (path,) = options.values()
+        return run(
+            f"CREATE {kind}TEMPORARY VIEW {quoted_name(name)} AS "
+            f"SELECT * FROM {NAME}.{quoted_name(path)}"
+        )
+    frame = spark.read.format(NAME).options(**options).load()
+    create = ("createOrReplace" if plan.replace() else "create") + ("Global" if is_global else "")
+    getattr(frame, f"{create}TempView")(name)
+    return spark.createDataFrame([], StructType([]))
+
+
 def _only_path(options: SourceOptions) -> str:
     return options.access().path
 
@@ -311,6 +354,43 @@ def _load_stream(
     return original(reader, path, format, schema)
 
 
+def _stream_of_table(original: Callable[..., DataFrame], reader: Any, tableName: str) -> DataFrame:  # noqa: N803 - Spark's name
+    """`readStream.table`: the source at the place of the name.
+
+    Spark itself would want a streaming read of the table, which Python cannot offer.
+    """
+    from pyspark.errors import AnalysisException
+
+    bridge = bridge_of(reader._spark) if is_enabled(reader._spark) else None
+    if bridge is None:
+        return original(reader, tableName)
+    try:
+        with without_analysis_log():
+            return original(reader, tableName)
+    except AnalysisException as error:
+        unable = error.getCondition() == "UNSUPPORTED_FEATURE.TABLE_OPERATION"
+    access = _place_of(bridge, _name_of(tableName)) if unable else None
+    if access is None:
+        return original(reader, tableName)  # to raise the error again, and log it
+    chosen = scala_dict(reader._jreader.extraOptions())  # come before the table's
+    reader.options(**{**access.config, **access.storage, **chosen})
+    rows: DataFrame = reader.load(access.path, NAME)
+    return rows
+
+
+def _name_of(text: str) -> tuple[str, ...]:
+    """The parts of a table's name; none if it is not one."""
+    named = form("TABLE <table>").match(words_of(f"TABLE {text}") or ())
+    return named["table"].name if isinstance(named, Mapping) else ()
+
+
+def _place_of(bridge: Any, name: tuple[str, ...]) -> TableAccess | None:
+    """Where the index table of a name is; None if there is none, or no bridge."""
+    with contextlib.suppress(StatementError):  # a name of another catalog
+        return bridge.place_of(name) if bridge is not None and name else None
+    return None
+
+
 def _start_stream(  # noqa: PLR0917 - Spark's arguments
     original: Callable[..., Any],
     writer: Any,
@@ -353,15 +433,11 @@ def _stream_to_table(  # noqa: PLR0917 - Spark's arguments
     Spark itself would want a streaming write of the table, which Python cannot offer.
     """
     bridge = bridge_of(writer._spark) if is_enabled(writer._spark) else None
-    named = form("TABLE <table>").match(words_of(f"TABLE {tableName}") or ())
-    name = named["table"].name if isinstance(named, Mapping) else ()
+    name = _name_of(tableName)
     provider = format if format is not None else writer._jwrite.source()
-    access = None
-    if bridge is not None and name:
-        with contextlib.suppress(StatementError):  # a name of another catalog
-            access = bridge.place_of(name)
-        if access is None and provider.lower() in PROVIDERS:
-            access = _created(writer, bridge, name, partitionBy, options)
+    access = _place_of(bridge, name)
+    if access is None and bridge is not None and name and provider.lower() in PROVIDERS:
+        access = _created(writer, bridge, name, partitionBy, options)
     if access is None:
         return original(writer, tableName, format, outputMode, partitionBy, queryName, **options)
     merged = {**scala_dict(writer._jwrite.extraOptions()), **options}  # come before the table's

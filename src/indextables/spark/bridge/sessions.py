@@ -6,8 +6,11 @@ imports py4j, which a Spark Connect client may lack.
 
 from __future__ import annotations
 
+import contextlib
+import logging
 import re
-from collections.abc import Callable
+import threading
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -197,3 +200,21 @@ def reason_against(spark: Any) -> str | None:
         except Exception:
             return f"this Spark has no {name}"
     return None
+
+
+@contextlib.contextmanager
+def without_analysis_log() -> Iterator[None]:
+    """PySpark logs every failed analysis; one that is tried again is not a failure."""
+    from pyspark.logger import PySparkLogger
+
+    # By PySpark's own class: the first caller for a logger decides its class.
+    logger, thread = PySparkLogger.getLogger("SQLQueryContextLogger"), threading.get_ident()
+
+    def of_other_threads(_: logging.LogRecord) -> bool:
+        return threading.get_ident() != thread
+
+    logger.addFilter(of_other_threads)
+    try:
+        yield
+    finally:
+        logger.removeFilter(of_other_threads)
