@@ -6,7 +6,7 @@ an option cannot do is a problem too: an option that is accepted has an effect.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 from typing import Any, cast
 
@@ -68,6 +68,12 @@ def build_mapping(
     and its fields keep their place in the index.
     """
     return _Options(schema, config, tuple(partition_by), base).mapping()
+
+
+def analyzers_by_column(schema: pa.Schema, config: Config) -> dict[str, str]:
+    """The analyzers that options name, by the columns that they name them for."""
+    options = _Options(schema, config, (), None)
+    return {column: value for _, column, value in options.options_of(TOKENIZER, _is_tokenizer)}
 
 
 class _Options:
@@ -137,7 +143,13 @@ class _Options:
         change: Callable[[str, FieldMapping, str], FieldMapping],
         is_value: Callable[[str], bool],
     ) -> None:
-        """Apply `family.<field> = value`, or `family.<value> = field,field`."""
+        for key, column, value in self.options_of(family, is_value):
+            fields[column] = change(key, fields[column], value)
+
+    def options_of(
+        self, family: KeyFamily, is_value: Callable[[str], bool]
+    ) -> Iterator[tuple[str, str, str]]:
+        """Key, column and value of `family.<field> = value` and `family.<value> = field,field`."""
         for name, text in self.config[family].items():
             key, value = family.name + name, text.strip()
             columns: list[str | None] = []
@@ -147,7 +159,7 @@ class _Options:
                 columns = [self._column(key, name)]
             for column in columns:
                 if column is not None:
-                    fields[column] = change(key, fields[column], value)
+                    yield key, column, value
 
     # --- kinds ---
 

@@ -10,7 +10,6 @@ from __future__ import annotations
 import contextlib
 import datetime
 import functools
-import math
 import re
 import sys
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
@@ -36,7 +35,7 @@ from indextables.log.checkpoint import PartitionBounds
 from indextables.log.reader import HistoryEntry
 from indextables.plan.column_names import names_in
 from indextables.plan.skipping import bounds_may_match
-from indextables.plan.view import TableView
+from indextables.plan.view import TableView, default_fields
 from indextables.predicate import (
     FieldNode,
     Predicate,
@@ -44,10 +43,10 @@ from indextables.predicate import (
     SearchNode,
     columns,
 )
-from indextables.predicate.names import escaped_field, resolve_field
+from indextables.predicate.names import resolve_field
 from indextables.predicate.search import half_character, over_fields
 from indextables.predicate.search_names import lenient_query, words_query
-from indextables.predicate.search_syntax import MAX_BOOST, parse_search, plain_words
+from indextables.predicate.search_syntax import parse_search, plain_words, weighted_fields
 from indextables.predicate.sql_text import parse_predicate
 from indextables.runner import check_stop
 from indextables.schema import SCORE
@@ -289,7 +288,7 @@ def _shown_search(
     *,
     only_words: bool,
 ) -> Search:
-    weights = _fields_of(view) if fields is None else _weighted_fields(fields, view.schema)
+    weights = _weights(view, fields)
     longest = view.config[keys.INDEXQUERY_MAX_LENGTH]
     deepest = view.config[keys.INDEXQUERY_MAX_DEPTH]
     parse = functools.partial(
@@ -324,7 +323,7 @@ def word_fields(view: TableView, fields: Sequence[str] | None) -> dict[str, floa
     """Columns that are cut into words, by their names, with their weights."""
     if fields is not None and not fields:
         raise SchemaError("fields is empty. Leave it out to compare all columns of words.")
-    weights = _fields_of(view) if fields is None else _weighted_fields(fields, view.schema)
+    weights = _weights(view, fields)
     if not weights:
         listed = [f.name for f in view.mapping.searchable if f.is_tokenized]
         if not listed:
@@ -342,46 +341,11 @@ def word_fields(view: TableView, fields: Sequence[str] | None) -> dict[str, floa
     return columns
 
 
-def _fields_of(view: TableView) -> dict[str, float]:
-    """The fields that a table is searched by; none if it does not say."""
-    names = [name.strip() for name in view.config[keys.SEARCH_FIELDS].split(",")]
-    try:
-        weights = _weighted_fields([name for name in names if name], view.schema)
-    except UnknownColumnError as error:
-        raise SchemaError(
-            f"{keys.SEARCH_FIELDS.name} names '{error.column}', which is not a column of "
-            f"'{view.uri}': there are {', '.join(view.schema.names)}. Change the property of the "
-            "table anew, or pass fields=…."
-        ) from None
-    for field in weights:
-        name, _ = resolve_field(field, view.schema) or (field, ())
-        if not view.mapping.by_name[name].indexed:
-            raise SchemaError(
-                f"{keys.SEARCH_FIELDS.name} names '{name}', which is not indexed in '{view.uri}'. "
-                "Change the property of the table anew, or pass fields=…."
-            )
-    return weights
-
-
-def _weighted_fields(names: Sequence[str], schema: pa.Schema) -> dict[str, float]:
-    """Search fields with their weights, of `title^3` and the like."""
-    weights: dict[str, float] = {}
-    for name in names:
-        # A column may have such a name itself.
-        column, sign, weight = (name, "", "") if name in schema.names else name.rpartition("^")
-        if not sign:
-            column = name
-        field = _search_field(column, schema)
-        try:
-            weights[field] = float(weight) if sign else 1.0
-        except ValueError:
-            weights[field] = math.nan
-        if not 0 < weights[field] <= MAX_BOOST:
-            raise SchemaError(
-                f"The weight of '{name}' is a number above 0 and up to {MAX_BOOST:g}: write "
-                f"'{column}^3'."
-            )
-    return weights
+def _weights(view: TableView, fields: Sequence[str] | None) -> dict[str, float]:
+    """The fields that are searched, those of the table's property if none are named."""
+    if fields is None:
+        return default_fields(view.config, view.schema, view.mapping)
+    return weighted_fields(fields, view.schema)
 
 
 def fits(leaf: FieldNode, view: TableView) -> bool:
@@ -391,15 +355,6 @@ def fits(leaf: FieldNode, view: TableView) -> bool:
     except SearchValueError:
         return False
     return True
-
-
-def _search_field(name: str, schema: pa.Schema) -> str:
-    """A column, whose name may have dots, or a path into one."""
-    if name in schema.names:
-        return escaped_field([name])
-    if resolve_field(name, schema) is None:
-        raise UnknownColumnError(name, available=schema.names)
-    return name
 
 
 def may_hold(
