@@ -401,6 +401,12 @@ def _texts(values: Mapping[str, object]) -> list[tuple[str, str]]:
 _UNKNOWN = re.compile(r"No match for FieldRef\.(?:Nested\(FieldRef\.)?Name\((?P<name>.*?)\)")
 
 
+def _without(column: str) -> tuple[str, str]:
+    """How Arrow's message begins if an expression reads a column that is not there, or in it."""
+    reference = f"FieldRef.Name({column})"
+    return f"No match for {reference} in ", f"No match for FieldRef.Nested({reference} "
+
+
 def columns_of(expression: pc.Expression, schema: pa.Schema) -> list[str]:
     """The columns that an expression reads.
 
@@ -413,13 +419,16 @@ def columns_of(expression: pc.Expression, schema: pa.Schema) -> list[str]:
         try:
             pa.schema([schema.field(name) for name in names]).empty_table().filter(expression)
         except pa.ArrowInvalid as error:
-            match = _UNKNOWN.search(str(error))
-            name = match and match["name"]
-            if name is None:
-                raise UnsupportedPredicateError(str(expression), str(error)) from None
-            if name not in schema.names or name in names:
-                raise UnknownColumnError(name, available=schema.names) from None
-            names.append(name)
+            message = str(error)
+            missing = [
+                n for n in schema.names if n not in names and message.startswith(_without(n))
+            ]
+            if missing:  # a name may have any characters, such as those of `count(*)`
+                names.append(max(missing, key=len))
+            elif match := _UNKNOWN.search(message):
+                raise UnknownColumnError(match["name"], available=schema.names) from None
+            else:
+                raise UnsupportedPredicateError(str(expression), message) from None
         except (pa.ArrowNotImplementedError, pa.ArrowTypeError) as error:
             raise UnsupportedPredicateError(str(expression), str(error)) from None
         else:
