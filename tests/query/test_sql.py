@@ -339,6 +339,29 @@ def test_a_path_into_json_is_searched(condition, ids, alias):
         assert sorted(table.scan(where=where)["id"].to_pylist()) == ids
 
 
+@pytest.mark.parametrize(
+    ("search", "ids"),
+    [
+        ("b.w indexquery 'NOT red'", [2]),
+        ("b.w indexquery '-red OR fox'", [2]),
+        ("b._indexall indexquery '-red'", [2]),
+        ("b.w indexquery 'red'", [1]),
+        ("NOT b.w indexquery 'red'", [2]),
+        ("b.s indexquery '*'", [1, 2]),
+        ("b.s indexquery 's:*'", [1]),
+    ],
+)
+def test_a_row_that_a_join_pads_has_no_words(search, ids):
+    a = it.write_table("memory://padded-a", pa.table({"k": [1, 2]}), mode="overwrite")
+    rows = pa.table({"k": [1], "w": ["red"], "s": ["x"]})
+    b = it.write_table("memory://padded-b", rows, mode="overwrite", mapping={"s": "string"})
+    for query in (
+        f"SELECT a.k FROM a LEFT JOIN b ON a.k = b.k WHERE {search}",
+        f"SELECT k FROM (SELECT a.k, {search} AS hit FROM a LEFT JOIN b ON a.k = b.k) WHERE hit",
+    ):
+        assert sorted(it.sql(query, a=a, b=b)["k"].to_pylist()) == ids
+
+
 HANDED_ON = [
     ("SELECT id FROM (SELECT * FROM docs) WHERE body indexquery 'run'", [1]),
     ("SELECT id FROM (SELECT DISTINCT id, tag FROM docs) WHERE tag indexquery 'cat'", []),

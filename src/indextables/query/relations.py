@@ -24,12 +24,14 @@ from sqlglot.optimizer.scope import Scope
 
 from indextables.config import Config
 from indextables.errors import EmbeddedQueryError, SearchCallError
+from indextables.predicate import searches
 from indextables.predicate.literals import quoted_name
 from indextables.predicate.search_names import SEVERAL_COLUMNS
 from indextables.predicate.spark_tokens import ALL_FIELDS
 from indextables.schema import ROW_IDENTITY
 from indextables.split.mapping import FieldMapping, TableMapping
 from indextables.split.mapping_options import build_mapping
+from indextables.split.search import search_rows
 from indextables.statements.search_calls import ALL_COLUMNS, ONE_COLUMN, SNIPPET
 
 if TYPE_CHECKING:
@@ -345,6 +347,16 @@ def value_mapping(field: FieldMapping) -> str | None:
         for key in ("kind", "tokenizer", "token_length", "record", "synonyms")
     })  # fmt: skip
     return TableMapping((field,)).to_json(with_synonyms=True)
+
+
+def finds_nulls(relation: Relation, condition: str) -> bool:
+    """Whether a search finds a row of nothing but nulls, as `NOT red` does."""
+    view = relation.table.view
+    rows = pa.table([pa.nulls(1, f.type) for f in view.schema], names=view.schema.names)
+    return any(
+        bool(search_rows(search, rows, view.mapping)[0])
+        for search in searches(view.condition(condition))
+    )
 
 
 def handed_on(column: Any, scope: Scope) -> list[tuple[Any, Scope]]:

@@ -52,6 +52,7 @@ from indextables.query.relations import (
     Sources,
     about,
     conjuncts,
+    finds_nulls,
     handed_on,
     hide,
     is_of_all_fields,
@@ -320,9 +321,10 @@ class _Rewriter:
             return
         name = self.hidden_column(relation.masks, unqualified(call))
         shown = call.sql("spark", normalize_functions=False)
-        # A row that an outer join pads with nulls is found by no search.
+        # A row that an outer join pads with nulls has no words.
+        padded = sources.is_padded(relation) and finds_nulls(relation, unqualified(call))
         value = exp.Coalesce(this=exp.column(name, quoted=True),
-                             expressions=[exp.false()])  # fmt: skip
+                             expressions=[exp.true() if padded else exp.false()])  # fmt: skip
         replace(call, value, shown)
 
     def place_snippet(self, call: Any, scope: Scope, sources: Sources) -> None:
