@@ -247,15 +247,16 @@ def check_fits(incoming: pa.Schema, table: pa.Schema) -> None:
             for f in incoming
         )
     )
+    names, given = set(table.names), set(incoming.names)
     problems = [
         f"column '{f.name}' ({type_name(f.type)}) is not in the table"
         for f in incoming
-        if f.name not in table.names
+        if f.name not in names
     ]
     problems += [
         f"column '{f.name}' ({type_name(f.type)}) is missing and must not be null"
         for f in table
-        if f.name not in incoming.names and not f.nullable
+        if f.name not in given and not f.nullable
     ]
     if problems:
         raise SchemaError(
