@@ -18,7 +18,12 @@ import pyarrow as pa
 
 from indextables import config as keys
 from indextables.config import Config
-from indextables.errors import SchemaError, SearchIndexError, UnknownColumnError
+from indextables.errors import (
+    SchemaError,
+    SearchIndexError,
+    UnknownColumnError,
+    names_shown,
+)
 from indextables.log.actions import CONSTRAINT_PREFIX, Metadata
 from indextables.log.files import REGISTRY_PREFIX, empty_files
 from indextables.log.snapshot import Snapshot, empty_snapshot
@@ -283,7 +288,7 @@ def default_fields(config: Config, columns: pa.Schema, mapping: TableMapping) ->
     except UnknownColumnError as error:
         raise SchemaError(
             f"{keys.SEARCH_FIELDS.name} names '{error.column}', which is not a column of the "
-            f"table: there are {', '.join(columns.names)}. {change}"
+            f"table: there are {names_shown(columns.names, like=error.column)}. {change}"
         ) from None
     except SchemaError as error:
         raise SchemaError(f"{keys.SEARCH_FIELDS.name}: {error}") from None

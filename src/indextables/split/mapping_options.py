@@ -25,7 +25,7 @@ from indextables.config import (
     Config,
     KeyFamily,
 )
-from indextables.errors import SchemaError
+from indextables.errors import SchemaError, names_shown
 from indextables.schema import dimension_of
 from indextables.split.analyzer import (
     MAX_TOKEN_LENGTH,
@@ -109,7 +109,7 @@ class _Options:
             raise SchemaError(
                 "The indexing options do not fit the table:\n  "
                 + "\n  ".join(self.problems)
-                + f"\nAvailable fields: {', '.join(self.schema.names)}."
+                + f"\nAvailable fields: {names_shown(self.schema.names)}."
             )
         return numbered(fields.values(), base=self.base)
 
