@@ -33,6 +33,10 @@ option beats the session, the session beats a table property, a property beats t
 that is not listed here is refused with the nearest one that is; set for a whole Spark session, it
 has no effect, and a warning says so once.
 
+A property that does not fit the columns of its table (a column that is not there, a type or an
+analyzer that cannot be) is refused when it is set. Options of a column that is added later go with
+the write, the handle or the session that adds it; the table then remembers how it is searched.
+
 Keys marked *process* are not read from the properties of a table: they name places of the machine,
 limit its memory, threads or requests, or switch off a check. A writer of a table must not decide
 about these for its readers. *table* marks keys that a property may set.

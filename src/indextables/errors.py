@@ -550,6 +550,25 @@ class QuerySyntaxError(QueryError):
         super().__init__(f"Cannot parse the search query {shown!r}{on}: {reason}{where}.")
 
 
+_MOST_NAMES, _ALIKE = 100, 10
+
+
+def names_shown(names: Sequence[str], *, like: str = "") -> str:
+    """Names for a message: all of them, or those of very many that are spelled most alike.
+
+    >>> names_shown(["a", "b"])
+    'a, b'
+    >>> names_shown([f"column_{n}" for n in range(200)], like="column_77x").split(", ")[0]
+    'column_77'
+    """
+    if len(names) <= _MOST_NAMES:
+        return ", ".join(names) or "none"
+    import difflib  # only where it is needed
+
+    near = difflib.get_close_matches(like, names, n=_ALIKE) or list(names[:_ALIKE])
+    return f"{', '.join(near)} and {len(names) - len(near):,} others"
+
+
 class UnknownFieldError(QueryError, KeyError):
     """A search query names a field that the table does not have."""
 
@@ -571,8 +590,9 @@ class UnknownFieldError(QueryError, KeyError):
         within = f"{at} in the search query {query[:100]!r}" if query else at
         why = f": {reason}" if reason else ""
         super().__init__(
-            f"There is no field '{field}'{within}{why}. Fields: {', '.join(available) or 'none'}; "
-            "a path inside one begins with its name. If the text before the colon is not a field, "
+            f"There is no field '{field}'{within}{why}. "
+            f"Fields: {names_shown(available, like=field)}; a path inside one begins with its name. "
+            "If the text before the colon is not a field, "
             "quote it or write \\: for the colon."
         )
 
@@ -713,7 +733,9 @@ class UnknownColumnError(QueryError, KeyError):
                 "Write the name in its exact case."
             )
         else:
-            message = f"There is no column '{column}'. Columns: {', '.join(available) or 'none'}."
+            message = (
+                f"There is no column '{column}'. Columns: {names_shown(available, like=column)}."
+            )
         super().__init__(message)
 
 

@@ -339,6 +339,72 @@ def test_a_path_into_json_is_searched(condition, ids, alias):
         assert sorted(table.scan(where=where)["id"].to_pylist()) == ids
 
 
+@pytest.mark.parametrize(
+    ("search", "ids"),
+    [
+        ("b.w indexquery 'NOT red'", [2]),
+        ("b.w indexquery '-red OR fox'", [2]),
+        ("b._indexall indexquery '-red'", [2]),
+        ("b.w indexquery 'red'", [1]),
+        ("NOT b.w indexquery 'red'", [2]),
+        ("b.s indexquery '*'", [1, 2]),
+        ("b.s indexquery 's:*'", [1]),
+    ],
+)
+def test_a_row_that_a_join_pads_has_no_words(search, ids):
+    a = it.write_table("memory://padded-a", pa.table({"k": [1, 2]}), mode="overwrite")
+    rows = pa.table({"k": [1], "w": ["red"], "s": ["x"]})
+    b = it.write_table("memory://padded-b", rows, mode="overwrite", mapping={"s": "string"})
+    for query in (
+        f"SELECT a.k FROM a LEFT JOIN b ON a.k = b.k WHERE {search}",
+        f"SELECT k FROM (SELECT a.k, {search} AS hit FROM a LEFT JOIN b ON a.k = b.k) WHERE hit",
+    ):
+        assert sorted(it.sql(query, a=a, b=b)["k"].to_pylist()) == ids
+
+
+HANDED_ON = [
+    ("SELECT id FROM (SELECT * FROM docs) WHERE body indexquery 'run'", [1]),
+    ("SELECT id FROM (SELECT DISTINCT id, tag FROM docs) WHERE tag indexquery 'cat'", []),
+    ("WITH c(a, b) AS (SELECT id, body FROM docs) SELECT a FROM c WHERE b indexquery 'run'", [1]),
+    ("SELECT q.id FROM (SELECT o.tag AS t, d.* FROM others o JOIN docs d USING (k)) q "
+     "WHERE q.body indexquery 'run'", [1]),
+    ("SELECT id FROM (SELECT id, body FROM docs UNION ALL SELECT id, body FROM others) "
+     "WHERE body indexquery 'run'", [1, 11]),
+    ("SELECT id FROM (SELECT id, body FROM others UNION ALL SELECT id, body FROM docs) "
+     "WHERE body indexquery 'run'", []),
+    ("SELECT id FROM others WHERE EXISTS "
+     "(SELECT 1 FROM docs WHERE docs.k = others.k AND others.body indexquery 'run')", []),
+    ("SELECT id FROM docs WHERE EXISTS "
+     "(SELECT 1 FROM others WHERE docs.k = others.k AND docs.body indexquery 'run')", [1]),
+    ("WITH RECURSIVE r AS (SELECT id, body, 1 AS n FROM docs UNION ALL "
+     "SELECT id + 1, body, n + 1 FROM r WHERE n < 2) SELECT id FROM r WHERE body indexquery 'run'",
+     [1, 2]),
+    ("SELECT id FROM (SELECT id, tag FROM docs) WHERE tag FIELDMATCH 'fox'", [2]),
+    ("SELECT id FROM (SELECT id, body FROM docs) WHERE body indexquery 'cat'", [1, 2]),
+    ("SELECT id FROM (SELECT id, upper(body) AS body FROM docs) WHERE body indexquery 'run'", []),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("query", "ids"), HANDED_ON)
+def test_a_column_of_a_subquery_is_searched_as_in_its_table(query, ids):
+    rows = pa.table(
+        {"id": [1, 2], "k": [1, 2], "body": ["cats running", "a dog"], "tag": ["cat dog", "fox"]}
+    )
+    docs = it.write_table(
+        "memory://handed-on",
+        rows,
+        mode="overwrite",
+        mapping={"tag": "string"},
+        config={"spark.indextables.indexing.tokenizer.body": "english"},
+    )
+    docs.set_properties({"spark.indextables.search.synonyms": "cat, dog"})
+    others = rows.set_column(0, "id", pa.array([11, 12])).set_column(1, "k", pa.array([1, 3]))
+    assert sorted(it.sql(query, docs=docs, others=others).column(0).to_pylist()) == ids
+    if "id, body FROM docs) WHERE body indexquery 'cat'" in query:
+        shown = query.replace("SELECT id FROM", "SELECT snippet(body, 'run') AS s FROM")
+        assert it.sql(shown, docs=docs)["s"].to_pylist() == ["cats <b>running</b>", ""]
+
+
 def test_what_is_no_table_and_what_is_no_query(docs):
     with pytest.raises(EmbeddedQueryError, match="'o' is not a table: int"):
         it.sql("SELECT 1 FROM o", o=3)

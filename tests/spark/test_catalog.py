@@ -122,6 +122,10 @@ def test_alter_table(spark, name):
         ("DROP COLUMN content", "not all can be dropped"),
         ("SET LOCATION '/elsewhere'", "stays where it is"),
         ("SET TBLPROPERTIES ('indextables.mapping' = '[]')", "describes the index"),
+        (
+            "SET TBLPROPERTIES ('a' = 'c', 'spark.indextables.search.fields' = 'nope')",
+            "'nope', which is not a column of the table",
+        ),
     ],
 )
 def test_a_change_that_cannot_be_made_is_one_sentence(spark, change, sentence):

@@ -159,3 +159,18 @@ def test_a_network_is_not_an_address(table, caplog):
     table.scan(where="ip = '10.0.0.1' AND ip indexquery '10.0.0.0/8'")
     table.scan(where="title = '1/2'")
     assert not [r for r in caplog.records if "those of text" in r.getMessage()]
+
+
+def test_a_mistake_in_a_table_of_many_columns_lists_those_that_are_meant():
+    wide = it.Table.create(
+        "memory://many-columns", pa.schema([(f"c{n}", "int8") for n in range(999)])
+    )
+    for ask in (
+        lambda: wide.scan(where="c77x = 1"),
+        lambda: wide.scan(columns=["c77x"]),
+        lambda: wide.scan(where="_indexall indexquery 'c77x:1'"),
+        lambda: wide.set_properties({"spark.indextables.search.fields": "c77x"}),
+    ):
+        with pytest.raises(it.errors.IndexTablesError, match=r"c77\b.* and 989 others") as caught:
+            ask()
+        assert len(str(caught.value)) < 500

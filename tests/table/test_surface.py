@@ -93,6 +93,14 @@ def test_other_libraries_read_a_table(table):
     assert sorted(table.to_polars(where="id < 2")["id"]) == [0, 1]
 
 
+@pytest.mark.parametrize("name", ["count(*)", "x)", "a\nb", "f(g(x))"])
+def test_an_expression_over_a_column_of_any_name(name):
+    rows = pa.table({name: ["fox", "dog"], "x": [1, 2]})
+    table = Table.create("memory://" + name.encode().hex(), data=rows)
+    assert table.count(where=(pc.field(name) == "fox") & (pc.field("x") == 1)) == 1
+    assert table.sql(f"SELECT x FROM this WHERE `{name}` = 'dog'").to_pylist() == [{"x": 2}]
+
+
 def test_what_a_table_is(table):
     assert (table.name, table.description, table.partition_columns) == ("<b>n</b>", None, ("day",))
     assert table.mapping == {"id": "i64", "day": "text", "s": "json"}

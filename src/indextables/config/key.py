@@ -274,6 +274,19 @@ class Section:
         """A key that is any text."""
         return Key(_full(name), "text", default, meaning, self.title, str)
 
+    def folder(self, name: str, default: str, meaning: str) -> Key[str]:
+        """A key that is a folder inside of the table."""
+        name = _full(name)
+
+        def parse(value: object) -> str:
+            parts = str(value).strip("/").split("/")
+            if parts[0] in _LOGS or not all(part and not part.startswith(".") for part in parts):
+                limit = "a folder of the table, such as _xrefsplits or indexes/xrefs"
+                raise InvalidValueError(name, value, limit)
+            return str(value)
+
+        return Key(name, "text", default, meaning, self.title, parse)
+
     def synonyms(self, name: str, meaning: str) -> Key[str]:
         """A key that is a list of synonyms, kept as it is written."""
 
@@ -286,6 +299,9 @@ class Section:
     def family(self, name: str, placeholder: str, meaning: str) -> KeyFamily:
         """Keys that begin with a name."""
         return KeyFamily(_full(name), placeholder, meaning, self.title)
+
+
+_LOGS = ("_transaction_log", "_delta_log")
 
 
 def _full(name: str) -> str:

@@ -244,7 +244,7 @@ XREF_HEAP_SIZE = (
     .of_process()
     .optional()
 )
-XREF_DIRECTORY = _xref.text(
+XREF_DIRECTORY = _xref.folder(
     "xref.storage.directory",
     "_xrefsplits",
     "The folder of the table that new XRefs are stored in.",

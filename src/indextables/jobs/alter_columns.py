@@ -17,7 +17,12 @@ import pyarrow as pa
 from indextables import config as keys
 from indextables.config import Config, canonical, is_own_key, known_keys
 from indextables.errors import ConfigError, SchemaError, UnsupportedFeatureError
-from indextables.jobs.write_target import refuse_named_columns
+from indextables.jobs.write_target import (
+    check_properties_fit,
+    is_about_columns,
+    properties_of,
+    refuse_named_columns,
+)
 from indextables.log.actions import (
     COLUMN_DEFAULTS,
     COLUMN_NAMES,
@@ -41,23 +46,7 @@ from indextables.schema.conformity import (
 )
 from indextables.schema.types import new_stored_name, stored_schema
 from indextables.split.mapping import MAPPING_PROPERTY, TableMapping
-from indextables.split.mapping_options import build_mapping
-
-_PREFIXES = (
-    keys.TYPE_MAP.name,
-    keys.TOKENIZER.name,
-    keys.FIELD_RECORD_OPTION.name,
-    keys.FIELD_TOKEN_LENGTH.name,
-)
-"""Options whose own names end with that of a column."""
-_LISTS = (
-    keys.FAST_FIELDS.name,
-    keys.STORE_ONLY_FIELDS.name,
-    keys.STATS_COLUMNS.name,
-    keys.XREF_BLOOM_FIELDS.name,
-    keys.SEARCH_FIELDS.name,
-)
-"""Options that are lists of columns, perhaps with weights."""
+from indextables.split.mapping_options import analyzers_by_column, build_mapping
 
 
 def rename_column(log: TransactionLog, old: str, new: str, *, settings: Config) -> int:
@@ -182,27 +171,46 @@ def with_properties(metadata: Metadata, properties: Mapping[str, str | None]) ->
             raise ConfigError(f"The property {name} describes the index and cannot be set.")
         if value is not None and is_own_key(name):
             Config({name: value})  # invalid values are refused here
-    kept = {k: v for k, v in metadata.configuration.items() if k not in properties}
+    own = {canonical(name) for name in properties if is_own_key(name)}
+    kept = {
+        name: value
+        for name, value in metadata.configuration.items()
+        if name not in properties and not (is_own_key(name) and canonical(name) in own)
+    }
     values = {name: str(value) for name, value in properties.items() if value is not None}
-    return _analysed_anew(replace(metadata, configuration={**kept, **values}), properties)
+    changed = replace(metadata, configuration={**kept, **values})
+    if MAPPING_PROPERTY not in kept:
+        return changed
+    changed = _analysed_anew(changed, metadata, properties)
+    if any(is_own_key(name) and is_about_columns(name) for name in values):
+        check_properties_fit(changed)
+    return changed
 
 
-def _analysed_anew(metadata: Metadata, properties: Mapping[str, str | None]) -> Metadata:
+def _analysed_anew(
+    metadata: Metadata, before: Metadata, properties: Mapping[str, str | None]
+) -> Metadata:
     """Metadata whose mapping has the analyzers of the changed properties.
 
     Splits that are there keep their words: they are searched row by row until they are merged.
     """
-    changed = {
-        name: "default" if value is None else str(value)
-        for name, value in properties.items()
-        if name.lower().startswith(keys.TOKENIZER.name.lower())
-    }
-    if not changed or MAPPING_PROPERTY not in metadata.configuration:
+    prefix = keys.TOKENIZER.name.lower()
+    touched = {n: v for n, v in properties.items() if canonical(n).startswith(prefix)}
+    if not touched:
         return metadata
     shown = shown_metadata(metadata)
+    columns = names_in(metadata).shown
+    named = analyzers_by_column(columns, Config(known_keys(metadata.configuration)))
+    was_named = analyzers_by_column(columns, Config(known_keys(before.configuration)))
+    roots = {prefix + name.lower(): name for name in columns.names}
+    unset = {roots[key] for key in map(canonical, touched) if key in roots}
+    options = {
+        **{prefix + column: "default" for column in (was_named.keys() | unset) - named.keys()},
+        **{name: value for name, value in touched.items() if value is not None},
+    }
     mapping = build_mapping(
-        names_in(metadata).shown,
-        Config(changed),
+        columns,
+        Config(options),
         partition_by=shown.partition_columns,
         base=TableMapping.from_json(shown.configuration[MAPPING_PROPERTY]),
     )
@@ -243,7 +251,7 @@ def actions_for(view: TableView, columns: pa.Schema, stored: Mapping[str, str]) 
     metadata = snapshot.metadata
     by_stored = {name: new for new, name in stored.items()}
     follow = {old: by_stored.get(names.stored_name(old)) for old in names.shown.names}
-    configuration = _followed(metadata.configuration, follow)
+    configuration = properties_of(metadata.configuration, follow)
     base = view.mapping.without(dropped)
     fields = [replace(f, name=by_stored[f.name]) for f in base.fields if f.name in by_stored]
     partition_by = [by_stored[name] for name in snapshot.partition_columns]
@@ -297,47 +305,3 @@ def _protocol(snapshot: Snapshot, config: Config, needed: Collection[str]) -> Pr
         raise UnsupportedFeatureError(snapshot.uri, role="writer", features=sorted(needed))
     features = tuple(sorted({*needed, *(DEFAULT_PROTOCOL.reader_features or ())}))
     return replace(DEFAULT_PROTOCOL, reader_features=features, writer_features=features)
-
-
-# --- options that name columns -------------------------------------------------------------------
-
-
-def _followed(
-    configuration: Mapping[str, str], new_names: Mapping[str, str | None]
-) -> dict[str, str]:
-    """Properties after columns got new names, or none."""
-    changed = {old.lower(): new for old, new in new_names.items() if old != new}
-    if not changed:
-        return dict(configuration)
-    followed = {}
-    for key, value in configuration.items():
-        name = canonical(key)
-        prefix = next((p for p in _PREFIXES if name.startswith(p.lower())), None)
-        if prefix is not None and _root(name[len(prefix) :], new_names) is not None:
-            field = _followed_name(name[len(prefix) :], changed)
-            if field is not None:
-                followed[key if field == name[len(prefix) :] else prefix + field] = value
-        elif prefix == keys.TYPE_MAP.name or name in map(str.lower, _LISTS):
-            listed = [_followed_name(part.strip(), changed) for part in value.split(",")]
-            if any(listed):
-                followed[key] = ",".join(part for part in listed if part)
-        else:
-            followed[key] = value
-    return followed
-
-
-def _root(field: str, columns: Iterable[str]) -> str | None:
-    """The column that an option names, itself, by a path into it or with a weight."""
-    for column in sorted(columns, key=len, reverse=True):
-        lower = column.lower()
-        if field.lower() == lower or field.lower().startswith((f"{lower}.", f"{lower}^")):
-            return lower
-    return None
-
-
-def _followed_name(field: str, changed: Mapping[str, str | None]) -> str | None:
-    root = _root(field, changed)
-    if root is None:
-        return field
-    new = changed[root]
-    return None if new is None else new + field[len(root) :]

@@ -218,15 +218,16 @@ def metadata_on(newest: Snapshot, read: Snapshot, target: Target) -> list[Metada
     changed += ["mapping"] if mappings[0] != mappings[1] else []
     if changed:
         raise MetadataChangedError(uri=newest.uri, version=newest.version, changed=changed)
-    mapping = target.metadata.configuration[MAPPING_PROPERTY]
-    dropped = old.configuration.keys() - target.metadata.configuration.keys()
-    configuration = {k: v for k, v in new.configuration.items() if k not in dropped}
+    wanted = target.metadata.configuration
+    dropped = old.configuration.keys() - wanted.keys()
+    kept = {k: v for k, v in new.configuration.items() if k not in dropped}
+    set_here = {k: v for k, v in wanted.items() if old.configuration.get(k) != v}
     return [
         replace(
             new,
             schema_string=target.metadata.schema_string,
             partition_columns=target.metadata.partition_columns,
-            configuration={**configuration, MAPPING_PROPERTY: mapping},
+            configuration={**kept, **set_here},
         )
     ]
 

@@ -551,7 +551,7 @@ def plan_definition(
         planned = TableView.planned(log.store, metadata, settings)
         target, job_view = replace(declared, metadata=metadata), planned
     else:
-        target = replaced_table(view, schema, partition_by)
+        target = replaced_table(view, schema, partition_by, properties)
         assert target.metadata is not None and declared.metadata is not None
         mapping = target.metadata.configuration[MAPPING_PROPERTY]
         metadata = replace(

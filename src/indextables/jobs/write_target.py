@@ -20,7 +20,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from indextables import config as keys
-from indextables.config import DELTA_MIRROR, Config, is_own_key
+from indextables.config import DELTA_MIRROR, Config, canonical, is_own_key, known_keys
 from indextables.errors import QueryError, SchemaError, UnsupportedFeatureError
 from indextables.log.actions import (
     CHECK_CONSTRAINTS,
@@ -31,8 +31,8 @@ from indextables.log.actions import (
     Protocol,
 )
 from indextables.log.snapshot import Snapshot
-from indextables.plan.column_names import stored_mapping
-from indextables.plan.view import TableView
+from indextables.plan.column_names import names_in, shown_metadata, stored_mapping
+from indextables.plan.view import TableView, default_fields
 from indextables.predicate import Predicate, Search, searches
 from indextables.predicate.spark_tokens import tokenize
 from indextables.predicate.sql_text import parse_predicate
@@ -42,6 +42,24 @@ from indextables.split.mapping import MAPPING_PROPERTY, FieldMapping, TableMappi
 from indextables.split.mapping_options import build_mapping
 from indextables.split.row_filter import evaluate
 from indextables.split.write import check_partition_columns
+from indextables.split.write.writer import columns_with_statistics
+from indextables.xref.fields import term_field
+
+_PREFIXES = (
+    keys.TYPE_MAP.name.lower(),
+    keys.TOKENIZER.name.lower(),
+    keys.FIELD_RECORD_OPTION.name.lower(),
+    keys.FIELD_TOKEN_LENGTH.name.lower(),
+)
+"""Options whose own names end with that of a column."""
+_LISTS = (
+    keys.FAST_FIELDS.name.lower(),
+    keys.STORE_ONLY_FIELDS.name.lower(),
+    keys.STATS_COLUMNS.name.lower(),
+    keys.XREF_BLOOM_FIELDS.name.lower(),
+    keys.SEARCH_FIELDS.name.lower(),
+)
+"""Options that are lists of columns, perhaps with weights."""
 
 # --- constraints -----------------------------------------------------------------------------
 
@@ -237,15 +255,16 @@ def check_fits(incoming: pa.Schema, table: pa.Schema) -> None:
             for f in incoming
         )
     )
+    names, given = set(table.names), set(incoming.names)
     problems = [
         f"column '{f.name}' ({type_name(f.type)}) is not in the table"
         for f in incoming
-        if f.name not in table.names
+        if f.name not in names
     ]
     problems += [
         f"column '{f.name}' ({type_name(f.type)}) is missing and must not be null"
         for f in table
-        if f.name not in incoming.names and not f.nullable
+        if f.name not in given and not f.nullable
     ]
     if problems:
         raise SchemaError(
@@ -316,6 +335,7 @@ def new_table(
         configuration={**properties, MAPPING_PROPERTY: mapping.to_json()},
         created_time=time.time_ns() // 1_000_000,
     )
+    check_properties_fit(metadata)
     return Target(columns, mapping, metadata, columns, constraints_of(metadata))
 
 
@@ -330,7 +350,15 @@ def evolved_table(view: TableView, incoming: pa.Schema, *, merge_schema: bool) -
     mapping = build_mapping(
         columns, view.config, partition_by=shown.partition_columns, base=shown.mapping
     )
-    _refuse_other_mapping(shown.mapping, mapping)
+    if differences := _differences(shown.mapping, mapping):
+        problems = (
+            f"Field '{name}' type mismatch: existing table has {old} field, cannot append with "
+            f"{new} configuration"
+            for name, old, new in differences
+        )
+        raise SchemaError(
+            f"Configuration validation failed for append operation: {'; '.join(problems)}."
+        )
     if columns.equals(shown.schema) and mapping == shown.mapping:
         return Target.unchanged(view)
     schema = view.names.stored_columns(columns)
@@ -341,8 +369,13 @@ def evolved_table(view: TableView, incoming: pa.Schema, *, merge_schema: bool) -
     return Target(schema, mapping, metadata, columns, constraints_of(metadata))
 
 
-def replaced_table(view: TableView, schema: pa.Schema, partition_by: Sequence[str]) -> Target:
-    """A table whose rows and columns are all replaced.
+def replaced_table(
+    view: TableView,
+    schema: pa.Schema,
+    partition_by: Sequence[str],
+    properties: Mapping[str, str] | None = None,
+) -> Target:
+    """A table whose rows and columns are all replaced, and perhaps its properties.
 
     Columns that stay what they are keep their mapping, unless an option names them. What properties
     say of other columns has no meaning any more.
@@ -354,12 +387,15 @@ def replaced_table(view: TableView, schema: pa.Schema, partition_by: Sequence[st
     dropped = [name for name in old.names if name not in same]
     refuse_named_columns(view.snapshot.metadata, dropped, "replaced")
     base = replace(shown.mapping, fields=tuple(f for f in shown.mapping.fields if f.name in same))
-    mapping = build_mapping(columns, view.settings, partition_by=partition_by, base=base)
+    new_names = {name: name if name in columns.names else None for name in old.names}
+    kept = properties_of(view.snapshot.metadata.configuration, new_names)
+    kept = {key: value for key, value in kept.items() if not _is_of_columns(key)}
+    options = view.settings.over_properties(kept if properties is None else properties)
+    mapping = build_mapping(columns, options, partition_by=partition_by, base=base)
     stored = view.names.stored_columns(columns)
     mapping = stored_mapping(mapping, stored)
     by_name = {shown_name(field): field.name for field in stored}
     metadata = view.snapshot.metadata
-    kept = {k: v for k, v in metadata.configuration.items() if not _is_of_columns(k)}
     metadata = replace(
         metadata,
         schema_string=to_json(stored),
@@ -379,22 +415,118 @@ def _declared(schema: pa.Schema, partition_by: Sequence[str]) -> pa.Schema:
 
 
 def _is_of_columns(key: str) -> bool:
-    return is_own_key(key) and ".indexing." in key.lower()
+    """Whether an option says how some columns are indexed, which their mapping has."""
+    return is_about_columns(key) and ".indexing." in canonical(key)
 
 
-def _refuse_other_mapping(table: TableMapping, requested: TableMapping) -> None:
-    """One column is searched one way in the whole table."""
-    problems = [
-        f"Field '{name}' type mismatch: existing table has {_shown(old)} field, cannot append with "
-        f"{_shown(new)} configuration"
+def check_properties_fit(metadata: Metadata) -> None:
+    """Refuse properties that do not fit the columns, under which a later write or search fails.
+
+    A property names columns that are there: options of a column that comes later belong to the
+    write, the handle or the session that adds it.
+    """
+    config = Config(known_keys(metadata.configuration))
+    seen = shown_metadata(metadata)
+    columns = names_in(metadata).shown
+    partition_by = seen.partition_columns
+    base = TableMapping.from_json(seen.configuration[MAPPING_PROPERTY])
+    mapping = build_mapping(columns, config, partition_by=partition_by, base=base)
+    if differences := _differences(base, mapping):
+        problems = (f"'{name}' is {old}, not {new}" for name, old, new in differences)
+        raise SchemaError(
+            f"The properties do not fit the table: {'; '.join(problems)}. How a column is searched "
+            "is decided when it is added; a property changes only its analyzer later."
+        )
+    columns_with_statistics(columns, config, partition_by=partition_by)
+    default_fields(config, columns, base)
+    _check_bloom_fields(config, columns, base)
+
+
+def _check_bloom_fields(config: Config, columns: pa.Schema, mapping: TableMapping) -> None:
+    for name in filter(None, map(str.strip, config[keys.XREF_BLOOM_FIELDS].split(","))):
+        column = {column.lower(): column for column in columns.names}.get(name.lower())
+        if column is None:
+            raise SchemaError(
+                f"{keys.XREF_BLOOM_FIELDS.name}: there is no field '{name}'. Available fields: "
+                f"{', '.join(columns.names)}."
+            )
+        field = term_field(mapping.by_name[column], columns.field(column).type)
+        if field is None or field.meaning == "words":
+            raise SchemaError(
+                f"{keys.XREF_BLOOM_FIELDS.name}: '{column}' gets no bloom filter, because it is "
+                "searched by words, or not at all."
+            )
+
+
+def _differences(table: TableMapping, requested: TableMapping) -> list[tuple[str, str, str]]:
+    """The columns that options want searched in another way than they are: name, old and new."""
+    return [
+        (name, *_shown(old, new))
         for name, old in table.by_name.items()
         if (new := requested.by_name.get(name)) is not None and new.fingerprint != old.fingerprint
     ]
-    if problems:
-        raise SchemaError(
-            "Configuration validation failed for append operation: " + "; ".join(problems) + "."
-        )
 
 
-def _shown(field: FieldMapping) -> str:
-    return f"{field.kind} ({field.tokenizer})" if field.kind == "text" else field.kind
+def _shown(one: FieldMapping, other: FieldMapping) -> tuple[str, str]:
+    """What two fields that differ are; with lengths of words if nothing else differs."""
+
+    def text(field: FieldMapping) -> str:
+        kind = f"text ({field.tokenizer})" if field.kind == "text" else field.kind
+        return kind if field.indexed else f"unindexed {kind}"
+
+    if text(one) != text(other):
+        return text(one), text(other)
+    words = "{} with words of up to {} bytes".format
+    return words(text(one), one.token_length), words(text(other), other.token_length)
+
+
+# --- options that name columns -------------------------------------------------------------------
+
+
+def is_about_columns(key: str) -> bool:
+    """Whether an option is about columns, whose names or types it may not fit."""
+    name = canonical(key)
+    return name in (*_LISTS, keys.TEXT_MAX_TOKEN_LENGTH.name.lower()) or any(
+        name.startswith(prefix) for prefix in _PREFIXES
+    )
+
+
+def properties_of(
+    configuration: Mapping[str, str], new_names: Mapping[str, str | None]
+) -> dict[str, str]:
+    """Properties after columns got new names, or none."""
+    changed = {old.lower(): new for old, new in new_names.items() if old != new}
+    if not changed:
+        return dict(configuration)
+    followed = {}
+    for key, value in configuration.items():
+        name = canonical(key)
+        prefix = next((p for p in _PREFIXES if name.startswith(p)), None)
+        if prefix is not None and _root(name[len(prefix) :], new_names) is not None:
+            field = _followed_name(name[len(prefix) :], changed)
+            if field is not None:
+                followed[key if field == name[len(prefix) :] else prefix + field] = value
+        elif prefix is not None or name in _LISTS:
+            listed = [_followed_name(one.strip(), changed) for one in value.split(",")]
+            if any(listed):
+                followed[key] = ",".join(one for one in listed if one)
+        else:
+            followed[key] = value
+    return followed
+
+
+def _root(field: str, columns: Iterable[str]) -> str | None:
+    """The column that an option names, itself, by a path into it or with a weight."""
+    for column in sorted(columns, key=len, reverse=True):
+        lower = column.lower()
+        if field.lower() == lower or field.lower().startswith((f"{lower}.", f"{lower}^")):
+            return lower
+    return None
+
+
+def _followed_name(field: str, changed: Mapping[str, str | None]) -> str | None:
+    root = _root(field, changed)
+    if root is None:
+        return field
+    new = changed[root]
+    return None if new is None else new + field[len(root) :]

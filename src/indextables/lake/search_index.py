@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Concatenate, Literal, ParamSpec, TypeVar,
 import pyarrow as pa
 
 from indextables import config as keys
-from indextables.config import Config
+from indextables.config import Config, is_own_key
 from indextables.errors import (
     ConfigError,
     IndexTablesError,
@@ -34,6 +34,7 @@ from indextables.jobs.index_crossreferences import (
 from indextables.jobs.merge_groups import local_runner
 from indextables.jobs.merge_splits import Merged, MergeLimits, groups_after_write, plan_groups
 from indextables.jobs.verify import Check
+from indextables.jobs.write_target import check_properties_fit
 from indextables.lake.coverage import Coverage, Definition, indexed_files, lake_view
 from indextables.lake.delta import DeltaSource
 from indextables.lake.iceberg import CATALOG, IcebergSource
@@ -1100,14 +1101,16 @@ def _metadata(
     schema = pa.schema(snapshot.schema.field(n) for n in snapshot.schema.names if n in set(names))
     partition_by = [n for n in snapshot.partition_columns if n in set(names)]
     # Hashes of rows would have to be of all columns, and only some are read.
-    mapping = replace(build_mapping(schema, config, partition_by=partition_by), hashed=False)
+    own = {key: value for key, value in properties.items() if is_own_key(key)}
+    mapping = build_mapping(schema, config.over(own), partition_by=partition_by)
+    mapping = replace(mapping, hashed=False)
     if not mapping.indexed:
         named = f"None of the columns {', '.join(names)}" if names else "No column"
         raise SchemaError(
             f"{named} is text that can be indexed. Name in columns=[…] the text columns to search."
         )
     definition = Definition(source.uri, source.format, names)
-    return Metadata(
+    metadata = Metadata(
         id=str(uuid.uuid4()),
         name=name,
         schema_string=to_json(schema),
@@ -1118,3 +1121,5 @@ def _metadata(
         },
         created_time=time.time_ns() // 1_000_000,
     )
+    check_properties_fit(metadata)
+    return metadata

@@ -216,7 +216,8 @@ class SplitRows:
         Which rows match is decided here; what a piece holds is read when it is called.
         """
         reader, read_rows = self.searcher.split.rows, self.searcher.read_rows
-        stored = [name for name in names if name in reader.schema.names]
+        in_split = set(reader.schema.names)
+        stored = [name for name in names if name in in_split]
         if self.predicate == TRUE and limit is None:
             return [
                 Piece(functools.partial(self._read_groups, groups, names), size)
@@ -233,7 +234,8 @@ class SplitRows:
     def _read_groups(self, groups: range, names: Sequence[str]) -> pa.Table:
         """All rows of some row groups that are not deleted."""
         rows, starts = self.searcher.split.rows, self.searcher.split.rows.footer.group_starts
-        table = rows.read_some(groups, [n for n in names if n in rows.schema.names])
+        in_split = set(rows.schema.names)
+        table = rows.read_some(groups, [name for name in names if name in in_split])
         numbers = np.arange(starts[groups.start], starts[groups.stop])
         live = self.searcher.live(numbers)
         if live is not None and len(live) < len(numbers):

@@ -18,13 +18,20 @@ import pyarrow as pa
 
 from indextables import config as keys
 from indextables.config import Config
-from indextables.errors import SchemaError, SearchIndexError
+from indextables.errors import (
+    SchemaError,
+    SearchIndexError,
+    UnknownColumnError,
+    names_shown,
+)
 from indextables.log.actions import CONSTRAINT_PREFIX, Metadata
 from indextables.log.files import REGISTRY_PREFIX, empty_files
 from indextables.log.snapshot import Snapshot, empty_snapshot
 from indextables.log.transaction_log import TransactionLog
 from indextables.plan.column_names import ColumnNames, names_of, shown
 from indextables.predicate import Expression, Predicate, Search, searches, walk
+from indextables.predicate.names import resolve_field
+from indextables.predicate.search_syntax import weighted_fields
 from indextables.predicate.sql_text import parse_predicate
 from indextables.split.mapping import MAPPING_PROPERTY, TableMapping
 from indextables.split.row_filter import evaluate
@@ -267,3 +274,28 @@ def mapping_of(metadata: Metadata, *, uri: str) -> TableMapping:
 def mapping_from_json(text: str) -> TableMapping:
     """A mapping as it is stored."""
     return TableMapping.from_json(text)
+
+
+def default_fields(config: Config, columns: pa.Schema, mapping: TableMapping) -> dict[str, float]:
+    """The fields that a ranked search has if it names none, with weights; none if all are searched.
+
+    All with the names that users see.
+    """
+    names = [name.strip() for name in config[keys.SEARCH_FIELDS].split(",")]
+    change = "Change the property of the table, or pass fields=…."
+    try:
+        weights = weighted_fields([name for name in names if name], columns)
+    except UnknownColumnError as error:
+        raise SchemaError(
+            f"{keys.SEARCH_FIELDS.name} names '{error.column}', which is not a column of the "
+            f"table: there are {names_shown(columns.names, like=error.column)}. {change}"
+        ) from None
+    except SchemaError as error:
+        raise SchemaError(f"{keys.SEARCH_FIELDS.name}: {error}") from None
+    for searched in weights:
+        name, _ = resolve_field(searched, columns) or (searched, ())
+        if not mapping.by_name[name].indexed:
+            raise SchemaError(
+                f"{keys.SEARCH_FIELDS.name} names '{name}', which is not indexed. {change}"
+            )
+    return weights

@@ -30,15 +30,20 @@ from __future__ import annotations
 import ipaddress
 import math
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal, TypeAlias
 
 import pyarrow as pa
 
 from indextables.config import INDEXQUERY_MAX_DEPTH, INDEXQUERY_MAX_LENGTH
-from indextables.errors import QuerySyntaxError, UnknownFieldError
-from indextables.predicate.names import resolve_field
+from indextables.errors import (
+    QuerySyntaxError,
+    SchemaError,
+    UnknownColumnError,
+    UnknownFieldError,
+)
+from indextables.predicate.names import escaped_field, resolve_field
 from indextables.predicate.search import (
     ENDS_WORD,
     MAX_REPEATED,
@@ -473,3 +478,33 @@ def _regex_problem(pattern: str) -> str | None:
     except ValueError as error:
         return " ".join(str(error).partition("RegexQueryError: ")[2].strip("'").split())
     return None
+
+
+def weighted_fields(names: Sequence[str], schema: pa.Schema) -> dict[str, float]:
+    """Search fields with their weights, of `title^3` and the like."""
+    weights: dict[str, float] = {}
+    for name in names:
+        # A column may have such a name itself.
+        column, sign, weight = (name, "", "") if name in schema.names else name.rpartition("^")
+        if not sign:
+            column = name
+        field = _search_field(column, schema)
+        try:
+            weights[field] = float(weight) if sign else 1.0
+        except ValueError:
+            weights[field] = math.nan
+        if not 0 < weights[field] <= MAX_BOOST:
+            raise SchemaError(
+                f"The weight of '{name}' is a number above 0 and up to {MAX_BOOST:g}: write "
+                f"'{column}^3'."
+            )
+    return weights
+
+
+def _search_field(name: str, schema: pa.Schema) -> str:
+    """A column, whose name may have dots, or a path into one."""
+    if name in schema.names:
+        return escaped_field([name])
+    if resolve_field(name, schema) is None:
+        raise UnknownColumnError(name, available=schema.names)
+    return name

@@ -682,6 +682,9 @@ _FORMS: dict[str, tuple[int, Callable[..., Any]]] = {
 }
 
 
+_OWN = ("indextables_search_values", "indextables_snippet_values")
+
+
 def _call(node: Any) -> Any:
     name = node.name.lower()
     if name in _FORMS:
@@ -691,7 +694,7 @@ def _call(node: Any) -> Any:
         return form(*(argument.copy() for argument in node.expressions))
     if name in _RENAMED:
         return exp.Anonymous(this=_RENAMED[name], expressions=node.expressions)
-    if name not in (*_SAME, *ONE_COLUMN, SNIPPET):
+    if name not in (*_SAME, *ONE_COLUMN, SNIPPET, *_OWN):
         raise _unknown(node.name)
     return node
 

@@ -41,6 +41,7 @@ from indextables.errors import (
     require,
 )
 from indextables.jobs.assignments import lower_case, upper_case
+from indextables.plan.view import mapping_from_json
 from indextables.predicate import Column, Search
 from indextables.predicate.names import escaped_field
 from indextables.predicate.search_syntax import parse_search
@@ -57,9 +58,16 @@ from indextables.query.dialect import (
     UPPER,
     Division,
 )
-from indextables.query.relations import SEARCH_FUNCTION, Relation
+from indextables.query.relations import (
+    MAPPED_SEARCH,
+    MAPPED_SNIPPET,
+    SEARCH_FUNCTION,
+    VALUE,
+    Relation,
+)
 from indextables.query.rewrite import Opener, Rewritten, rewrite
 from indextables.runner import Result, Stop, current_stop
+from indextables.split.mapping import TableMapping
 from indextables.split.mapping_options import build_mapping
 from indextables.split.search import columns_needed, search_rows
 from indextables.split.snippet import snippets
@@ -258,6 +266,8 @@ class _Engine:
         self.register(REGEXP_REPLACE, _regexp_replaced, ["VARCHAR"] * 3, "VARCHAR")
         self.register(SEARCH_FUNCTION, _search_values, ["VARCHAR", "VARCHAR"], "BOOLEAN")
         self.register(SNIPPET, _snippets_of_values, ["VARCHAR", "VARCHAR"], "VARCHAR")
+        self.register(MAPPED_SEARCH, _search_mapped, ["VARCHAR"] * 3, "BOOLEAN")
+        self.register(MAPPED_SNIPPET, _snippets_mapped, ["VARCHAR"] * 3, "VARCHAR")
 
     @classmethod
     def free(cls) -> _Engine:
@@ -544,7 +554,6 @@ def _text_column(column: str, schema: pa.Schema) -> str:
 _MOST_MADE = 256 << 20
 _MOST_STEPS = 10_000
 _MOST_RECURSIVE_ROWS = 1_000_000
-_VALUE = "value"
 _EXACT = decimal.Context(prec=80)
 
 
@@ -713,19 +722,31 @@ def _groups(pattern: str) -> int:
 
 
 def _search_values(values: Any, queries: Any) -> Any:
-    rows, search, mapping = _searched(values, queries)
+    return _search_mapped(values, queries, [])
+
+
+def _search_mapped(values: Any, queries: Any, mappings: Any) -> Any:
+    rows, search, mapping = _searched(values, queries, mappings)
     return pa.array(search_rows(search, rows, mapping), pa.bool_())
 
 
 def _snippets_of_values(values: Any, queries: Any) -> Any:
-    rows, search, mapping = _searched(values, queries)
+    return _snippets_mapped(values, queries, [])
+
+
+def _snippets_mapped(values: Any, queries: Any, mappings: Any) -> Any:
+    rows, search, mapping = _searched(values, queries, mappings)
     texts = rows.column(0).to_pylist()
-    marked = snippets(texts, search, _VALUE, mapping=mapping, schema=rows.schema)
+    marked = snippets(texts, search, VALUE, mapping=mapping, schema=rows.schema)
     return pa.array(marked, pa.string())
 
 
-def _searched(values: Any, queries: Any) -> tuple[pa.Table, Search, Any]:
-    rows = pa.table({_VALUE: pc.cast(values, pa.string())})
+def _searched(values: Any, queries: Any, mappings: Any) -> tuple[pa.Table, Search, TableMapping]:
+    rows = pa.table({VALUE: pc.cast(values, pa.string())})
     text = queries[0].as_py() if len(queries) else "*"
     query = parse_search(text, schema=rows.schema, max_length=len(text), max_depth=150)
-    return rows, Search(Column((_VALUE,)), query, text), build_mapping(rows.schema, Config())
+    if len(mappings):
+        mapping = mapping_from_json(mappings[0].as_py())
+    else:
+        mapping = build_mapping(rows.schema, Config())
+    return rows, Search(Column((VALUE,)), query, text), mapping

@@ -10,6 +10,7 @@ of its columns are what the query says, not what became of it for the engine.
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import re
 from collections.abc import Iterator
@@ -19,15 +20,18 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 from sqlglot import Token, TokenType, exp
 from sqlglot.dialects.spark import Spark
+from sqlglot.optimizer.scope import Scope
 
 from indextables.config import Config
 from indextables.errors import EmbeddedQueryError, SearchCallError
+from indextables.predicate import searches
 from indextables.predicate.literals import quoted_name
 from indextables.predicate.search_names import SEVERAL_COLUMNS
 from indextables.predicate.spark_tokens import ALL_FIELDS
 from indextables.schema import ROW_IDENTITY
-from indextables.split.mapping import FieldMapping
+from indextables.split.mapping import FieldMapping, TableMapping
 from indextables.split.mapping_options import build_mapping
+from indextables.split.search import search_rows
 from indextables.statements.search_calls import ALL_COLUMNS, ONE_COLUMN, SNIPPET
 
 if TYPE_CHECKING:
@@ -36,6 +40,10 @@ if TYPE_CHECKING:
 
 SEARCH_FUNCTION = "indexquery"
 """The function of the engine that searches values."""
+MAPPED_SEARCH, MAPPED_SNIPPET = "indextables_search_values", "indextables_snippet_values"
+"""The same for values of a column with a mapping of its own, which is the third argument."""
+VALUE = "value"
+"""The column that values are to these functions."""
 
 _SEARCHES = frozenset((*ONE_COLUMN, *ALL_COLUMNS, SEVERAL_COLUMNS))
 _DATE = re.compile(r"\d{4}-\d\d-\d\d")
@@ -325,6 +333,61 @@ def mapping_of(column: Any, relation: Relation | None) -> FieldMapping:
         schema = pa.schema([pa.field(column.name, pa.string())])
         return build_mapping(schema, Config()).fields[0]
     return relation.table.view.shown.mapping.by_name[_exact(column.name, relation) or ""]
+
+
+def value_mapping(field: FieldMapping) -> str | None:
+    """How values of a column are searched, as JSON; None if as the default mapping does it."""
+    if field.kind not in ("text", "string", "json") or not field.indexed:
+        return None
+    usual = build_mapping(pa.schema([(VALUE, pa.string())]), Config()).fields[0]
+    if field.fingerprint == usual.fingerprint and not field.synonyms:
+        return None
+    field = dataclasses.replace(usual, **{
+        key: getattr(field, key)
+        for key in ("kind", "tokenizer", "token_length", "record", "synonyms")
+    })  # fmt: skip
+    return TableMapping((field,)).to_json(with_synonyms=True)
+
+
+def finds_nulls(relation: Relation, condition: str) -> bool:
+    """Whether a search finds a row of nothing but nulls, as `NOT red` does."""
+    view = relation.table.view
+    rows = pa.table([pa.nulls(1, f.type) for f in view.schema], names=view.schema.names)
+    return any(
+        bool(search_rows(search, rows, view.mapping)[0])
+        for search in searches(view.condition(condition))
+    )
+
+
+def handed_on(column: Any, scope: Scope) -> list[tuple[Any, Scope]]:
+    """What a column may be in the subqueries that a query reads, and where that is.
+
+    Nothing of a value that is computed.
+    """
+    alias = column.table.lower()
+    inner = [
+        step
+        for name, source in scope.sources.items()
+        if isinstance(source, Scope) and alias in ("", name.lower())
+        for step in _selected(column.name, source)
+    ]
+    if not inner and scope.parent and (scope.can_be_correlated or scope.is_set_operation):
+        return [(column, scope.parent)]  # of a query around this one
+    return inner
+
+
+def _selected(name: str, scope: Scope) -> list[tuple[Any, Scope]]:
+    """What a column may be that a query returns: of a union, the column of its first part."""
+    names = [column.lower() for column in scope.outer_columns]
+    while scope.set_operation_scopes:
+        scope = scope.set_operation_scopes[0]
+    items = scope.expression.selects if isinstance(scope.expression, exp.Select) else []
+    if names:
+        at = names.index(name.lower()) if name.lower() in names else len(items)
+        return [(item.unalias(), scope) for item in items[at : at + 1]]
+    named = [item for item in items if item.alias_or_name.lower() == name.lower()]
+    stars = [exp.column(name, table=item.args.get("table")) for item in items if item.is_star]
+    return [(item.unalias(), scope) for item in named] or [(star, scope) for star in stars]
 
 
 # --- the parts of a parsed query -------------------------------------------------------------

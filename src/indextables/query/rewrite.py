@@ -7,8 +7,9 @@ the best place that is exactly right:
    outer join, is pushed to the scan of that table. The index answers it.
 2. A search anywhere else, in a select list, under OR beside another table, under an outer join,
    becomes a hidden column of its relation that the scan computes.
-3. A search of a column that is not a table's own (that of a subquery's result, say) becomes a call
-   of a function that searches the values themselves, with the default mapping, as in Spark.
+3. A search of a column that is not a table's own becomes a call of a function that searches the
+   values themselves. A column that a subquery or WITH hands on is searched with the mapping that it
+   has in its table, any other value with the default mapping, as in Spark.
 
 A snippet is a hidden column or a call of a function in the same way.
 
@@ -21,7 +22,7 @@ from __future__ import annotations
 import copy
 import logging
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -43,12 +44,16 @@ from indextables.predicate.search_names import (
 from indextables.predicate.spark_tokens import ALL_FIELDS, join_strings, rewrite_operators
 from indextables.query.dialect import EngineSql, SparkDialect, annotate, engine_sql
 from indextables.query.relations import (
+    MAPPED_SEARCH,
+    MAPPED_SNIPPET,
     SEARCH_FUNCTION,
     PushedSearch,
     Relation,
     Sources,
     about,
     conjuncts,
+    finds_nulls,
+    handed_on,
     hide,
     is_of_all_fields,
     is_search,
@@ -58,12 +63,14 @@ from indextables.query.relations import (
     name_columns,
     push_limit,
     replace,
+    root_column,
     search_parts,
     searched_columns,
     searched_one,
     snippet_parts,
     time_travel,
     unqualified,
+    value_mapping,
 )
 from indextables.schema import ROW_IDENTITY, SCORE
 from indextables.split.search import check_kind
@@ -88,7 +95,7 @@ class Rewritten:
 def rewrite(sql: str, opener: Opener) -> Rewritten:
     """Take a query apart. Anything but one query is an error."""
     tree = _parsed(sql)
-    work = _taken_apart(tree, sql, opener)
+    work = _taken_apart(tree, sql, _Rewriter(opener, carries_mappings=True))
     schemas = {relation.name: relation.schema for relation in work.relations}
     annotate(tree, schemas | {name: rows.schema for name, rows in work.foreign.items()})
     return Rewritten(engine_sql(tree), tuple(work.relations), work.foreign)
@@ -103,7 +110,7 @@ def relations_of(
     values in the places of parameters.
     """
     tree = _parsed(sql).transform(bound)
-    work = _taken_apart(tree, sql, opener)
+    work = _taken_apart(tree, sql, _Rewriter(opener, carries_mappings=False))
     return tree, tuple(work.relations)
 
 
@@ -123,12 +130,12 @@ def _spell_alike(tree: Any) -> None:
                 )
 
 
-def _taken_apart(tree: Any, sql: str, opener: Opener) -> _Rewriter:
+def _taken_apart(tree: Any, sql: str, work: _Rewriter) -> _Rewriter:
     _spell_alike(tree)
     name_columns(tree, sql)
-    work = _Rewriter(opener)
     scopes = [s for s in traverse_scope(tree) if isinstance(s.expression, exp.Select)]
     every = [(scope, work.sources(scope)) for scope in scopes]
+    work.every = {id(scope.expression): sources for scope, sources in every}
     for scope, sources in every:
         work.place_names(scope, sources)
     work.searches = [search_parts(c) for c in tree.find_all(exp.Anonymous) if is_search(c)]
@@ -176,8 +183,12 @@ def _plain(reason: str, details: dict[str, Any]) -> str:
 
 
 class _Rewriter:
-    def __init__(self, opener: Opener) -> None:
+    def __init__(self, opener: Opener, *, carries_mappings: bool) -> None:
         self.opener = opener
+        self.carries_mappings = carries_mappings
+        """Whether the engine's functions take a mapping beside the query."""
+        self.every: dict[int, Sources] = {}
+        """The sources of each SELECT, by the id of its expression."""
         self.opened: dict[tuple[Any, ...], Table | pa.Table] = {}
         self.relations: list[Relation] = []
         self.foreign: dict[str, pa.Table | ds.Dataset] = {}
@@ -188,9 +199,9 @@ class _Rewriter:
         select = scope.expression
         complete = self.push_conditions(select, sources)
         for call in [c for c in scope.find_all(exp.Anonymous) if is_search(c)]:
-            self.place_search(call, sources)
+            self.place_search(call, scope, sources)
         for call in [c for c in scope.find_all(exp.Anonymous) if is_snippet(c)]:
-            self.place_snippet(call, sources)
+            self.place_snippet(call, scope, sources)
         self.place_scores(scope, sources)
         self.place_identity(scope, sources)
         if complete:
@@ -247,14 +258,14 @@ class _Rewriter:
         """Calls of `search` and its siblings, as calls of `indexquery` and its variants."""
         for node in [n for n in scope.find_all(exp.Anonymous) if is_search_name(n)]:
             shown = node.sql("spark", normalize_functions=False)
-            replace(node, self.named_search(search_call(node), sources), shown)
+            replace(node, self.named_search(search_call(node), scope, sources), shown)
         for call in [n for n in scope.find_all(exp.Anonymous) if is_search(n)]:
             for column in searched_columns(call):
                 path = sources.with_path(column)
                 if path is not column:
                     replace(column, path, column.sql("spark"))
 
-    def named_search(self, call: SearchCall, sources: Sources) -> Any:
+    def named_search(self, call: SearchCall, scope: Scope, sources: Sources) -> Any:
         columns, text = call.columns, exp.Literal.string(call.text)
         if columns is None:
             table = call.target.args.get("table")
@@ -263,9 +274,9 @@ class _Rewriter:
             return exp.Anonymous(this=name, expressions=[*of, text])
         columns = [sources.with_path(column) for column in columns]
         owners = [sources.owner(column) for column in columns]
-        for column, owner in zip(columns, owners, strict=True):
+        for column in columns:
             if call.kind is not None and column.name.lower() != ALL_FIELDS:
-                check_kind(column.name, mapping_of(column, owner), call.kind)
+                check_kind(column.name, mapping_of(*self.origin(column, scope)), call.kind)
         if len(columns) == 1:
             return exp.Anonymous(this=SEARCH_FUNCTION, expressions=[columns[0].copy(), text])
         if owners[0] is not None and all(owner is owners[0] for owner in owners):
@@ -296,7 +307,7 @@ class _Rewriter:
                 condition.replace(exp.true())
         return complete
 
-    def place_search(self, call: Any, sources: Sources) -> None:
+    def place_search(self, call: Any, scope: Scope, sources: Sources) -> None:
         columns = searched_columns(call)
         relation = sources.owner(columns[0]) if columns else None
         if is_of_all_fields(columns):
@@ -307,21 +318,25 @@ class _Rewriter:
                     "indexquery '…' with the table's alias."
                 )
         if relation is None:
-            call.set("this", SEARCH_FUNCTION)
+            carried = self.carried_mapping(columns[0], scope)
+            call.set("this", MAPPED_SEARCH if carried else SEARCH_FUNCTION)
+            call.set("expressions", [*call.expressions, *carried])
             return
         name = self.hidden_column(relation.masks, unqualified(call))
         shown = call.sql("spark", normalize_functions=False)
-        # A row that an outer join pads with nulls is found by no search.
+        # A row that an outer join pads with nulls has no words.
+        padded = sources.is_padded(relation) and finds_nulls(relation, unqualified(call))
         value = exp.Coalesce(this=exp.column(name, quoted=True),
-                             expressions=[exp.false()])  # fmt: skip
+                             expressions=[exp.true() if padded else exp.false()])  # fmt: skip
         replace(call, value, shown)
 
-    def place_snippet(self, call: Any, sources: Sources) -> None:
+    def place_snippet(self, call: Any, scope: Scope, sources: Sources) -> None:
         column, query = snippet_parts(call, self.searches)
         relation = sources.owner(column)
         if relation is None:
-            call.set("this", SNIPPET)
-            call.set("expressions", [column, exp.Literal.string(query)])
+            carried = self.carried_mapping(column, scope)
+            call.set("this", MAPPED_SNIPPET if carried else SNIPPET)
+            call.set("expressions", [column, exp.Literal.string(query), *carried])
             return
         search = PushedSearch(query, ((column.name,),)).condition()
         name = self.hidden_column(relation.snippets, (column.name, search))
@@ -329,6 +344,37 @@ class _Rewriter:
         value = exp.Coalesce(this=exp.column(name, quoted=True),
                              expressions=[exp.Literal.string("")])  # fmt: skip
         replace(call, value, shown)
+
+    def carried_mapping(self, column: Any, scope: Scope) -> list[Any]:
+        """The mapping of a column that comes from an index table, if it is not the default one."""
+        origin = self.origin(column, scope)
+        if not self.carries_mappings or origin[1] is None:
+            return []
+        text = value_mapping(mapping_of(*origin))
+        return [] if text is None else [exp.Literal.string(text)]
+
+    def origin(self, column: Any, scope: Scope) -> tuple[Any, Relation | None]:
+        """The column of a table that a column is, through subqueries, and the relation with it.
+
+        Without a relation the value is computed, or of rows that are not an index table's.
+        """
+        origins = list(self._origins(root_column(column), scope, set()))
+        return origins[0] if len(origins) == 1 else (column, None)
+
+    def _origins(
+        self, column: Any, scope: Scope, path: set[tuple[int, str]]
+    ) -> Iterator[tuple[Any, Relation]]:
+        step = (id(scope.expression), column.sql("spark").lower())
+        if not isinstance(column, exp.Column) or step in path:
+            return
+        path.add(step)  # a recursion reads itself
+        sources = self.every.get(step[0])
+        relation = sources.owner(column) if sources else None
+        if relation is not None:
+            yield column, relation
+            return
+        for inner, within in handed_on(column, scope):
+            yield from self._origins(inner, within, path)
 
     def place_scores(self, scope: Scope, sources: Sources) -> None:
         for column in list(scope.columns):

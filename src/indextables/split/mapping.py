@@ -167,6 +167,11 @@ class TableMapping:
         """Whether words of a query stand for others."""
         return any(field.synonyms for field in self.fields)
 
+    @functools.cached_property
+    def in_memory(self) -> TableMapping:
+        """The same columns in an index in memory, where partition columns are indexed as well."""
+        return numbered(replace(f, partition=False, field="") for f in self.fields)
+
     @property
     def searchable(self) -> tuple[FieldMapping, ...]:
         """What `_indexall` means: every indexed field that is not a partition column."""

@@ -6,7 +6,7 @@ an option cannot do is a problem too: an option that is accepted has an effect.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 from typing import Any, cast
 
@@ -25,7 +25,7 @@ from indextables.config import (
     Config,
     KeyFamily,
 )
-from indextables.errors import SchemaError
+from indextables.errors import SchemaError, names_shown
 from indextables.schema import dimension_of
 from indextables.split.analyzer import (
     MAX_TOKEN_LENGTH,
@@ -70,6 +70,12 @@ def build_mapping(
     return _Options(schema, config, tuple(partition_by), base).mapping()
 
 
+def analyzers_by_column(schema: pa.Schema, config: Config) -> dict[str, str]:
+    """The analyzers that options name, by the columns that they name them for."""
+    options = _Options(schema, config, (), None)
+    return {column: value for _, column, value in options.options_of(TOKENIZER, _is_tokenizer)}
+
+
 class _Options:
     """Collects what the options say about each column, and what is wrong with them."""
 
@@ -103,7 +109,7 @@ class _Options:
             raise SchemaError(
                 "The indexing options do not fit the table:\n  "
                 + "\n  ".join(self.problems)
-                + f"\nAvailable fields: {', '.join(self.schema.names)}."
+                + f"\nAvailable fields: {names_shown(self.schema.names)}."
             )
         return numbered(fields.values(), base=self.base)
 
@@ -137,7 +143,13 @@ class _Options:
         change: Callable[[str, FieldMapping, str], FieldMapping],
         is_value: Callable[[str], bool],
     ) -> None:
-        """Apply `family.<field> = value`, or `family.<value> = field,field`."""
+        for key, column, value in self.options_of(family, is_value):
+            fields[column] = change(key, fields[column], value)
+
+    def options_of(
+        self, family: KeyFamily, is_value: Callable[[str], bool]
+    ) -> Iterator[tuple[str, str, str]]:
+        """Key, column and value of `family.<field> = value` and `family.<value> = field,field`."""
         for name, text in self.config[family].items():
             key, value = family.name + name, text.strip()
             columns: list[str | None] = []
@@ -147,7 +159,7 @@ class _Options:
                 columns = [self._column(key, name)]
             for column in columns:
                 if column is not None:
-                    fields[column] = change(key, fields[column], value)
+                    yield key, column, value
 
     # --- kinds ---
 

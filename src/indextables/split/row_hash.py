@@ -77,7 +77,8 @@ def hashes_hold(stored: pa.Schema, schema: pa.Schema) -> bool:
 
     They are not if a column was dropped since, or has another type.
     """
-    return all(f.name in schema.names and schema.field(f.name).type.equals(f.type) for f in stored)
+    types = {field.name: field.type for field in schema}
+    return all(f.name in types and types[f.name].equals(f.type) for f in stored)
 
 
 def levels_of(hash_: int) -> range:

@@ -10,7 +10,6 @@ from __future__ import annotations
 import contextlib
 import datetime
 import functools
-import math
 import re
 import sys
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
@@ -36,7 +35,7 @@ from indextables.log.checkpoint import PartitionBounds
 from indextables.log.reader import HistoryEntry
 from indextables.plan.column_names import names_in
 from indextables.plan.skipping import bounds_may_match
-from indextables.plan.view import TableView
+from indextables.plan.view import TableView, default_fields
 from indextables.predicate import (
     FieldNode,
     Predicate,
@@ -45,10 +44,10 @@ from indextables.predicate import (
     columns,
 )
 from indextables.predicate.literals import time_zone
-from indextables.predicate.names import escaped_field, resolve_field
+from indextables.predicate.names import resolve_field
 from indextables.predicate.search import half_character, over_fields
 from indextables.predicate.search_names import lenient_query, words_query
-from indextables.predicate.search_syntax import MAX_BOOST, parse_search, plain_words
+from indextables.predicate.search_syntax import parse_search, plain_words, weighted_fields
 from indextables.predicate.sql_text import parse_predicate
 from indextables.runner import check_stop
 from indextables.schema import SCORE
@@ -299,7 +298,7 @@ def _shown_search(
     *,
     only_words: bool,
 ) -> Search:
-    weights = _fields_of(view) if fields is None else _weighted_fields(fields, view.schema)
+    weights = _weights(view, fields)
     longest = view.config[keys.INDEXQUERY_MAX_LENGTH]
     deepest = view.config[keys.INDEXQUERY_MAX_DEPTH]
     parse = functools.partial(
@@ -334,7 +333,7 @@ def word_fields(view: TableView, fields: Sequence[str] | None) -> dict[str, floa
     """Columns that are cut into words, by their names, with their weights."""
     if fields is not None and not fields:
         raise SchemaError("fields is empty. Leave it out to compare all columns of words.")
-    weights = _fields_of(view) if fields is None else _weighted_fields(fields, view.schema)
+    weights = _weights(view, fields)
     if not weights:
         listed = [f.name for f in view.mapping.searchable if f.is_tokenized]
         if not listed:
@@ -352,46 +351,11 @@ def word_fields(view: TableView, fields: Sequence[str] | None) -> dict[str, floa
     return columns
 
 
-def _fields_of(view: TableView) -> dict[str, float]:
-    """The fields that a table is searched by; none if it does not say."""
-    names = [name.strip() for name in view.config[keys.SEARCH_FIELDS].split(",")]
-    try:
-        weights = _weighted_fields([name for name in names if name], view.schema)
-    except UnknownColumnError as error:
-        raise SchemaError(
-            f"{keys.SEARCH_FIELDS.name} names '{error.column}', which is not a column of "
-            f"'{view.uri}': there are {', '.join(view.schema.names)}. Change the property of the "
-            "table anew, or pass fields=…."
-        ) from None
-    for field in weights:
-        name, _ = resolve_field(field, view.schema) or (field, ())
-        if not view.mapping.by_name[name].indexed:
-            raise SchemaError(
-                f"{keys.SEARCH_FIELDS.name} names '{name}', which is not indexed in '{view.uri}'. "
-                "Change the property of the table anew, or pass fields=…."
-            )
-    return weights
-
-
-def _weighted_fields(names: Sequence[str], schema: pa.Schema) -> dict[str, float]:
-    """Search fields with their weights, of `title^3` and the like."""
-    weights: dict[str, float] = {}
-    for name in names:
-        # A column may have such a name itself.
-        column, sign, weight = (name, "", "") if name in schema.names else name.rpartition("^")
-        if not sign:
-            column = name
-        field = _search_field(column, schema)
-        try:
-            weights[field] = float(weight) if sign else 1.0
-        except ValueError:
-            weights[field] = math.nan
-        if not 0 < weights[field] <= MAX_BOOST:
-            raise SchemaError(
-                f"The weight of '{name}' is a number above 0 and up to {MAX_BOOST:g}: write "
-                f"'{column}^3'."
-            )
-    return weights
+def _weights(view: TableView, fields: Sequence[str] | None) -> dict[str, float]:
+    """The fields that are searched, those of the table's property if none are named."""
+    if fields is None:
+        return default_fields(view.config, view.schema, view.mapping)
+    return weighted_fields(fields, view.schema)
 
 
 def fits(leaf: FieldNode, view: TableView) -> bool:
@@ -401,15 +365,6 @@ def fits(leaf: FieldNode, view: TableView) -> bool:
     except SearchValueError:
         return False
     return True
-
-
-def _search_field(name: str, schema: pa.Schema) -> str:
-    """A column, whose name may have dots, or a path into one."""
-    if name in schema.names:
-        return escaped_field([name])
-    if resolve_field(name, schema) is None:
-        raise UnknownColumnError(name, available=schema.names)
-    return name
 
 
 def may_hold(
@@ -456,6 +411,12 @@ def _texts(values: Mapping[str, object]) -> list[tuple[str, str]]:
 _UNKNOWN = re.compile(r"No match for FieldRef\.(?:Nested\(FieldRef\.)?Name\((?P<name>.*?)\)")
 
 
+def _without(column: str) -> tuple[str, str]:
+    """How Arrow's message begins if an expression reads a column that is not there, or in it."""
+    reference = f"FieldRef.Name({column})"
+    return f"No match for {reference} in ", f"No match for FieldRef.Nested({reference} "
+
+
 def columns_of(expression: pc.Expression, schema: pa.Schema) -> list[str]:
     """The columns that an expression reads.
 
@@ -468,13 +429,16 @@ def columns_of(expression: pc.Expression, schema: pa.Schema) -> list[str]:
         try:
             pa.schema([schema.field(name) for name in names]).empty_table().filter(expression)
         except pa.ArrowInvalid as error:
-            match = _UNKNOWN.search(str(error))
-            name = match and match["name"]
-            if name is None:
-                raise UnsupportedPredicateError(str(expression), str(error)) from None
-            if name not in schema.names or name in names:
-                raise UnknownColumnError(name, available=schema.names) from None
-            names.append(name)
+            message = str(error)
+            missing = [
+                n for n in schema.names if n not in names and message.startswith(_without(n))
+            ]
+            if missing:  # a name may have any characters, such as those of `count(*)`
+                names.append(max(missing, key=len))
+            elif match := _UNKNOWN.search(message):
+                raise UnknownColumnError(match["name"], available=schema.names) from None
+            else:
+                raise UnsupportedPredicateError(str(expression), message) from None
         except (pa.ArrowNotImplementedError, pa.ArrowTypeError) as error:
             raise UnsupportedPredicateError(str(expression), str(error)) from None
         else:

@@ -1532,13 +1532,16 @@ class Table:
         Args:
             properties: Any names; `spark.indextables.*` keys configure all who use the
                 table. Another `indexing.tokenizer.<field>` holds from now on for all rows: splits
-                of the old one are searched row by row until `merge_splits` takes them.
+                of the old one are searched row by row until `merge_splits` takes them. Other
+                indexing options belong to the moment when a column is added: pass them as `config`
+                of the handle that adds it.
 
         Returns:
             The version of the table that has them.
 
         Raises:
             ConfigError: A value does not fit its key.
+            SchemaError: A property does not fit the columns.
 
         >>> import pyarrow as pa
         >>> from indextables import Table

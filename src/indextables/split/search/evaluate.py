@@ -27,7 +27,7 @@ import tantivy
 
 from indextables.predicate import Exists, FieldNode, Phrase, Range, Search, Term, TermSet
 from indextables.split.leaves import ArrowColumn, Leaves, leaves
-from indextables.split.mapping import FieldMapping, TableMapping, numbered
+from indextables.split.mapping import FieldMapping, TableMapping
 from indextables.split.row_numbers import RowNumbers
 from indextables.split.search.compile import DEFAULT_MAX_EXPANSIONS, Compiler, in_range
 from indextables.split.search.engine import is_near, positions, with_stack
@@ -345,8 +345,7 @@ def search_rows(
 
 def in_memory(query: Query, mapping: TableMapping) -> Query:
     """The query for an index in memory, where partition columns are indexed like others."""
-    fields = numbered(replace(f, partition=False, field="") for f in mapping.fields)
-    return with_fields(query, fields)
+    return with_fields(query, mapping.in_memory)
 
 
 def _search(

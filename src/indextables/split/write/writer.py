@@ -431,7 +431,8 @@ class SplitWriter:
         # The least and the greatest text of a row group are long, tell nothing, and every reader
         # of the footer would have to load them.
         ordered = [f.name for f in self._mapping.fields if f.kind not in ("text", "json", "bytes")]
-        ordered = [name for name in ordered if name in schema.names]
+        stored = set(schema.names)
+        ordered = [name for name in ordered if name in stored]
         unique = set() if first is None else _columns_of_unique_values(first)
         # Numbers that are all different are often numbers that rise: only differences are kept.
         # A dot could be meant for the field of a struct, which is something else.

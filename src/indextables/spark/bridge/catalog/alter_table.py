@@ -94,6 +94,7 @@ def changed(view: TableView, changes: Sequence[JavaObject], java: Jvm) -> list[A
         return _changed_constraints(view.snapshot, constraints, config=view.settings)
     metadata = view.snapshot.metadata
     columns = []
+    properties: dict[str, str | None] = {}
     for change in changes:
         change_name = change.getClass().getSimpleName()
         if change_name not in ("SetProperty", "RemoveProperty"):
@@ -103,7 +104,8 @@ def changed(view: TableView, changes: Sequence[JavaObject], java: Jvm) -> list[A
         if change.property() == "comment":
             metadata = replace(metadata, description=value)
         else:
-            metadata = with_properties(metadata, {change.property(): value})
+            properties[change.property()] = value
+    metadata = with_properties(metadata, properties)
     if not columns:
         return [metadata]
     schema, stored = _changed_columns(view.snapshot, columns, java)
