@@ -591,9 +591,9 @@ class UnknownFieldError(QueryError, KeyError):
         why = f": {reason}" if reason else ""
         super().__init__(
             f"There is no field '{field}'{within}{why}. "
-            f"Fields: {names_shown(available, like=field)}; a path inside one begins with its name. "
-            "If the text before the colon is not a field, "
-            "quote it or write \\: for the colon."
+            f"Fields: {names_shown(available, like=field)}; a path inside one begins with its "
+            "name. If the text before the colon is not a field, quote it or write \\: for the "
+            "colon."
         )
 
 
