@@ -185,6 +185,10 @@ def test_a_temporary_view_of_a_path(spark, tmp_path):
             spark.sql(f"CREATE TEMP VIEW v ({columns}) USING indextables OPTIONS (path '{uri}')")
     with pytest.raises(ConfigError, match="'path' is not specified"):
         spark.sql("CREATE TEMP VIEW v USING indextables")
+    spark.sql("CREATE TEMP VIEW without_path (e INT, f STRING) USING indextables")
+    assert spark.table("without_path").columns == ["e", "f"]
+    assert rows(spark, "SELECT * FROM without_path") == []
+    spark.catalog.dropTempView("without_path")
     spark.catalog.dropTempView("of_path")
     spark.catalog.dropGlobalTempView("of_path")
 

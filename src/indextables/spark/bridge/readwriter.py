@@ -219,8 +219,8 @@ def create_view(
 
     Spark's would be one of the public data source: without the index, and, where the statement
     lists columns, with the default mapping. A view of a path is a query, which `run` makes the
-    view of, and shows the newest version; with more options it is one of a read. None for other
-    statements.
+    view of, and shows the newest version; with more options it is one of a read. Without a path it
+    has no rows, as in Spark. None for other statements.
     """
     from pyspark.errors import PySparkException
     from pyspark.sql.types import StructType
@@ -235,19 +235,25 @@ def create_view(
     if plan.provider().lower() not in PROVIDERS or view.database().isDefined():
         return None
     name, is_global = view.table(), getattr(plan, "global")()
-    if plan.userSpecifiedSchema().isDefined():
+    has_path = "path" in map(str.lower, options)
+    declared = plan.userSpecifiedSchema()
+    if declared.isDefined() and has_path:
         raise SchemaError(
             "An index table has columns of its own. Leave them out: CREATE TEMPORARY VIEW "
             f"{quoted_name(name)} USING {NAME} OPTIONS (path '…')."
         )
-    if [option.lower() for option in options] == ["path"]:
+    if has_path and len(options) == 1:
         kind = ("OR REPLACE " if plan.replace() else "") + ("GLOBAL " if is_global else "")
         (path,) = options.values()
         return run(
             f"CREATE {kind}TEMPORARY VIEW {quoted_name(name)} AS "
             f"SELECT * FROM {NAME}.{quoted_name(path)}"
         )
-    frame = spark.read.format(NAME).options(**options).load()
+    if declared.isDefined():  # no table: columns without rows
+        schema = StructType.fromJson(json.loads(declared.get().json()))
+        frame = spark.createDataFrame([], schema)
+    else:
+        frame = spark.read.format(NAME).options(**options).load()
     create = ("createOrReplace" if plan.replace() else "create") + ("Global" if is_global else "")
     getattr(frame, f"{create}TempView")(name)
     return spark.createDataFrame([], StructType([]))
