@@ -28,6 +28,7 @@ from indextables.predicate import searches
 from indextables.predicate.literals import quoted_name
 from indextables.predicate.search_names import SEVERAL_COLUMNS
 from indextables.predicate.spark_tokens import ALL_FIELDS
+from indextables.predicate.sql_text import parse_predicate
 from indextables.schema import ROW_IDENTITY
 from indextables.split.mapping import FieldMapping, TableMapping
 from indextables.split.mapping_options import build_mapping
@@ -44,6 +45,9 @@ MAPPED_SEARCH, MAPPED_SNIPPET = "indextables_search_values", "indextables_snippe
 """The same for values of a column with a mapping of its own, which is the third argument."""
 VALUE = "value"
 """The column that values are to these functions."""
+
+_MAX_DEPTH = 150
+"""The highest that `indexquery.maxDepth` can be."""
 
 _SEARCHES = frozenset((*ONE_COLUMN, *ALL_COLUMNS, SEVERAL_COLUMNS))
 _DATE = re.compile(r"\d{4}-\d\d-\d\d")
@@ -351,12 +355,13 @@ def value_mapping(field: FieldMapping) -> str | None:
 
 def finds_nulls(relation: Relation, condition: str) -> bool:
     """Whether a search finds a row of nothing but nulls, as `NOT red` does."""
-    view = relation.table.view
-    rows = pa.table([pa.nulls(1, f.type) for f in view.schema], names=view.schema.names)
-    return any(
-        bool(search_rows(search, rows, view.mapping)[0])
-        for search in searches(view.condition(condition))
+    schema = relation.table.schema
+    rows = pa.table([pa.nulls(1, f.type) for f in schema], names=schema.names)
+    predicate = parse_predicate(
+        condition, schema, max_query_length=len(condition), max_query_depth=_MAX_DEPTH
     )
+    mapping = relation.table.view.shown.mapping
+    return any(bool(search_rows(search, rows, mapping)[0]) for search in searches(predicate))
 
 
 def handed_on(column: Any, scope: Scope) -> list[tuple[Any, Scope]]:

@@ -59,7 +59,7 @@ class Statement:
     FORMS: ClassVar[tuple[str, ...]] = ()
     DELTA_FORMS: ClassVar[tuple[str, ...]] = ()
     """Forms of Delta Lake, which a session may have as well: ours if the table is."""
-    in_delta_form: bool = field(default=False, kw_only=True)
+    in_delta_form: bool = field(default=False, kw_only=True, repr=False)
 
 
 @dataclass(frozen=True, slots=True)
