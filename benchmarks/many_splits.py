@@ -62,7 +62,7 @@ def _bare_count(table: Table) -> Callable[[], object]:
     group = environment.group(split_tasks(view.snapshot, view.snapshot.entries, TRUE))
     search = parse_predicate(WHERE, view.schema)
     assert isinstance(search, Search)
-    linked, question = group.asked(search)
+    linked, question = group.linked_question(search)
     assert question is not None and question.compiled is not None
     return partial(linked.index.searcher.count, question.compiled)
 

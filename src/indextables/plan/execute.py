@@ -88,17 +88,17 @@ class SplitGroup:
 
     def matching(self, search: Search) -> Mapping[int, RowNumbers] | None:
         """The rows of each split that has some; None if the splits must be asked one by one."""
-        linked, question = self._linked_question(search)
+        linked, question = self.linked_question(search)
         if question is None:
             return None
         return linked.matching_if_few(question, _MANY_MATCHES * len(self.searchers))
 
     def count(self, search: Search) -> int | None:
         """How many rows match; None if the splits must be asked one by one."""
-        linked, question = self._linked_question(search)
+        linked, question = self.linked_question(search)
         return None if question is None else linked.count(question)
 
-    def _linked_question(self, search: Search) -> tuple[LinkedSplits, Question | None]:
+    def linked_question(self, search: Search) -> tuple[LinkedSplits, Question | None]:
         """The index of all splits, and the search as it is asked of it, if that can be."""
         linked = link_splits(self.searchers, key=self.key)
         query = self.searchers[0].context.resolved(search)
