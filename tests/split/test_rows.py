@@ -374,3 +374,23 @@ def test_pages_of_large_columns_that_are_read_often_stay_decoded(make, monkeypat
         assert read == [texts[row] for row in rows]
     with pytest.raises(TypeError):
         split.read_rows(np.array(cases[1]), ["body"])
+
+
+def test_pages_that_are_read_often_are_fetched_no_more(make, tmp_path):
+    """Of a remote split as well; of other rows only the pages that are not in memory are."""
+    texts = np.random.default_rng(3).bytes(60 * 20_000).hex()
+    table = pa.table({"body": [texts[at : at + 60] for at in range(0, 60 * 20_000, 60)]})
+    (tmp_path / "remote").mkdir()
+    split = copied(make(table, batch=10_000), tmp_path / "remote", Remote)
+    first_rows = split.split.footer.column_pages("body").first_rows
+    rows, other = first_rows[[1, 5, 9]] + 3, int(first_rows[12])
+    for _ in range(3):
+        split.read_rows(rows, ["body"])
+    calls = split.split.store.calls
+    calls.clear()
+    assert split.read_rows(rows, ["body"]).equals(table.take(rows))
+    assert calls == []
+    both = np.array([other, *rows])
+    assert split.read_rows(both, ["body"]).equals(table.take(both))
+    ((page,),) = calls
+    assert page[1] - page[0] < 64 << 10
