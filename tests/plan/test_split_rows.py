@@ -143,6 +143,34 @@ def check(table, where, expected):
 # --- columns that are asked for often ------------------------------------------------------------
 
 
+def test_pages_that_are_kept_have_the_rows_that_are_left(tmp_path):
+    """After rows were deleted or changed, and splits merged."""
+    count = 20_000
+    texts = [f"fox {n} " + f"{n * 7919:x} " * 12 for n in range(count)]
+    rows = pa.table({"id": range(count), "day": ["mon", "tue"] * (count // 2), "body": texts})
+    table = Table.create(tmp_path / "t", data=rows, partition_by=["day"])
+
+    def best():
+        found = table.search("fox", fields=["body"], limit=10, where="id >= 19000")
+        assert found["body"].to_pylist() == [texts[n] for n in found["id"].to_pylist()]
+        return found["id"].to_pylist()
+
+    first = [best() for _ in range(5)]
+    assert all(ids == first[0] for ids in first) and len(set(first[0])) == 10
+    assert any(
+        part.nbytes > 10_000 for part in Environment.of(table.view).pool.columns._kept.values()
+    )
+    gone, changed = first[0][:2]
+    table.delete(where=f"id = {gone}")
+    table.update({"body": "'fox fox'"}, where=f"id = {changed}")
+    texts[changed] = "fox fox"
+    for _ in range(4):
+        assert gone not in best() and best()[0] == changed
+    before = best()
+    table.merge_splits(target_size="1G")
+    assert set(best()) == set(before)
+
+
 def test_columns_that_are_asked_for_often_are_kept(tmp_path, monkeypatch):
     count = 9_000  # two row groups
     rows = pa.table(
