@@ -31,6 +31,7 @@ from indextables.split.write.writer import PAGE_BYTES
 ROWS = 1_000_000
 COLUMNS = ["id", "message"]
 TOP = 10
+_TURNS = 50
 _AROUND = 500
 """More rows than a page has, before and after a hit."""
 
@@ -106,7 +107,7 @@ def _queries(ours: Table, theirs: Any, bare: tantivy.Index, data: pa.Table) -> I
             assert len(counts) == 1, (what, counts)
             alone = partial(searcher.search, parsed, TOP, count=False)
             pages = _pages(data, alone().hits) if columns == COLUMNS else []
-            times = race(15, *works, alone, partial(_unpack, pages))
+            times = race(_TURNS, *works, alone, partial(_unpack, pages))
             yield Result(
                 f"The {TOP} best rows for {what}, {' and '.join(columns)}, against Lance",
                 times[0].cpu / times[1].cpu, 1.5, "at most", _how(*times),

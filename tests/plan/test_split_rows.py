@@ -16,7 +16,7 @@ from indextables.plan.execute import Environment
 from indextables.plan.scan import plan_scan
 from indextables.schema import ROW
 from indextables.split.format.rows import RowReader
-from indextables.split.write import writer
+from tests.support.row_groups import limit_row_groups
 
 TEXTS = ["a b", "b a", "A b", "a b c", "a", "", None, " a b", "a-b", "42", "!", "a b a b"]
 CONDITIONS = {
@@ -91,7 +91,7 @@ def grouped(tmp_path_factory):
     )
     config = {"spark.indextables.cache.disk.path": str(folder / "cache")}
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(writer, "ROW_GROUP_ROWS", 50)
+        limit_row_groups(patch, 50)
         made = Table.create(folder / "t", table.schema, mapping={"key": "string"}, config=config)
         made.append(table)
     return made

@@ -14,6 +14,7 @@ from indextables.split.format.page_headers import FIRST_PAGE, walk_pages
 from indextables.split.open_split import SplitFile
 from indextables.split.write import writer as writer_module
 from indextables.storage import open_store
+from tests.support.row_groups import limit_row_groups
 
 ROWS = 2_000
 TABLE = pa.table(
@@ -33,7 +34,7 @@ def answer(spark, path, query):
 
 @pytest.mark.parametrize("flips", [8, pytest.param(500, marks=pytest.mark.long)])
 def test_no_flip_changes_the_answer_of_a_native_scan(spark, tmp_path, monkeypatch, flips):
-    monkeypatch.setattr(writer_module, "ROW_GROUP_ROWS", 700)
+    limit_row_groups(monkeypatch, 700)
     monkeypatch.setattr(writer_module, "PAGE_BYTES", 512)
     path = str(tmp_path / "t")
     table = Table.create(path, TABLE.schema)

@@ -19,6 +19,7 @@ from indextables.split.format.rows import RowReader
 from indextables.split.open_split import HotColumns, SplitFile
 from indextables.split.write import writer as writer_module
 from indextables.storage.local import LocalStore
+from tests.support.row_groups import limit_row_groups
 
 ROWS = 40_000
 TABLE = pa.table(
@@ -51,6 +52,13 @@ class Remote(LocalStore):
         self.calls.append(list(ranges))
         data = (super().local_path(path)).read_bytes()
         return [data[start:end] for start, end in ranges]
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _groups_of_one_size():
+    with pytest.MonkeyPatch.context() as patch:
+        limit_row_groups(patch, 8_192)
+        yield
 
 
 @pytest.fixture(scope="module")
@@ -148,7 +156,7 @@ def _mixed(rows: int) -> pa.Table:
 
 
 def test_rows_by_page_are_the_same_rows(make, tmp_path, monkeypatch):
-    monkeypatch.setattr(writer_module, "ROW_GROUP_ROWS", 4_500)
+    limit_row_groups(monkeypatch, 4_500)
     monkeypatch.setattr(writer_module, "PAGE_BYTES", 100)  # checked after 128 rows
     monkeypatch.setattr(rows_module, "_FEW_ROWS", 2)
     total = 10_000
@@ -274,7 +282,7 @@ def test_rows_come_in_the_order_asked_for(levels, tmp_path, rows):
 
 
 def test_many_groups_are_read_on_all_cores(make, monkeypatch):
-    monkeypatch.setattr(writer_module, "ROW_GROUP_ROWS", 100)
+    limit_row_groups(monkeypatch, 100)
     monkeypatch.setattr(rows_module.os, "cpu_count", lambda: 3)
     rows = make(TABLE, batch=10_000).split.rows
     assert rows.footer.parquet.num_row_groups == 400

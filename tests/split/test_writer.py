@@ -116,9 +116,26 @@ def test_row_groups_do_not_depend_on_batches(make, batch):
     searcher = make(table.slice(0, 300) if batch == 1 else table, batch=batch)
     parquet = searcher.split.footer.parquet
     sizes = [parquet.row_group(i).num_rows for i in range(parquet.num_row_groups)]
-    assert sizes == ([300] if batch == 1 else [8_192, 8_192, 3_616])
+    assert sizes == ([300] if batch == 1 else [20_000])
     scattered = np.array([17, 299, 3]) if batch == 1 else np.array([19_999, 0, 8_192, 8_191, 8_192])
     assert searcher.read_rows(scattered, ["id"])["id"].to_pylist() == scattered.tolist()
+
+
+@pytest.mark.parametrize("batch", [1_000, 50_000])
+@pytest.mark.parametrize(
+    ("columns", "sizes"),
+    [
+        ({"body": "x" * 59}, [16_384, 16_384, 7_232]),  # half a megabyte and its offsets
+        ({"body": "x" * 61}, [8_192] * 4 + [7_232]),
+        ({f"n{i}": i for i in range(4)}, [32_768, 7_232]),
+        ({f"n{i}": i for i in range(33)}, [16_384, 16_384, 7_232]),  # 4 MB together
+    ],
+)
+def test_groups_of_small_columns_have_more_rows(make, columns, sizes, batch):
+    rows = 40_000
+    table = pa.table({name: pa.repeat(value, rows) for name, value in columns.items()})
+    parquet = make(table, batch=batch).split.footer.parquet
+    assert [parquet.row_group(i).num_rows for i in range(parquet.num_row_groups)] == sizes
 
 
 def test_huge_rows_make_smaller_row_groups(make, monkeypatch):
@@ -320,7 +337,7 @@ def test_few_rows_get_a_small_heap_and_one_segment(monkeypatch, make):
     searcher = make(few)
     assert len(searcher.split.info.segments) == 1
     assert searcher.search(query("body:c77")).tolist() == [77]
-    make(pa.table({"body": ["x"] * 9_000}))  # a group is full before the end is known
+    make(pa.table({"body": ["x"] * 33_000}))  # a group is full before the end is known
     make(few.slice(0, 0))
     assert heaps[0] < 20_000_000 and heaps[1] == 100 * 1024 * 1024 and heaps[2] == 15_000_000
 

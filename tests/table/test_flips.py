@@ -17,6 +17,7 @@ from indextables.split.format.page_headers import FIRST_PAGE, walk_pages
 from indextables.split.open_split import SplitFile
 from indextables.split.write import writer as writer_module
 from indextables.storage import open_store
+from tests.support.row_groups import limit_row_groups
 
 ROWS = 2_000
 TABLE = pa.table(
@@ -78,7 +79,7 @@ QUESTIONS = [scan, few_rows, search, count, delete]
 
 @pytest.fixture(params=["new", "without a record"])
 def folder(request, tmp_path, monkeypatch) -> Path:
-    monkeypatch.setattr(writer_module, "ROW_GROUP_ROWS", 700)
+    limit_row_groups(monkeypatch, 700)
     monkeypatch.setattr(writer_module, "PAGE_BYTES", 512)
     if request.param != "new":
         original = SplitInfo.to_json

@@ -1,10 +1,11 @@
 """Writing a split: rows to Parquet and to Tantivy at once, in bounded memory.
 
 Rows are gathered into groups of about 8,000, small enough that a few scattered rows are cheap to
-fetch. Parquet encodes a group while Tantivy's own thread still indexes the rows before it; a third
-thread would only make the other two wait for each other. Both write temporary files. `close` puts
-the index behind the rows and hands over one finished file; until then, and whenever something
-fails, nothing exists but a temporary folder, which is removed.
+fetch, or of up to 32,000 if their columns are small. Parquet encodes a group while Tantivy's own
+thread still indexes the rows before it; a third thread would only make the other two wait for each
+other. Both write temporary files. `close` puts the index behind the rows and hands over one
+finished file; until then, and whenever something fails, nothing exists but a temporary folder,
+which is removed.
 
 Minimum, maximum and null count of columns are gathered on the way. Values are compared by their
 type and then written as the log has them: dates as ISO, timestamps as microseconds since 1970,
@@ -229,9 +230,13 @@ def truncate_high(value: Any, longest: int | None) -> Any:
 # --- the split -------------------------------------------------------------------------------
 
 ROW_GROUP_ROWS = 8_192
+MOST_GROUP_ROWS = 32_768
+"""Of small columns more rows are in a group: every column chunk costs a scan some time."""
 ROW_GROUP_BYTES = 32 << 20
-PAGE_BYTES = 32 << 10
+PAGE_BYTES = 64 << 10
 """A reader that looks for one row decodes its page. Smaller ones cost scans more than they save."""
+_SMALL_COLUMN, _SMALL_GROUP = 512 << 10, 4 << 20
+"""A group grows until one of its columns, or all together, take so many bytes."""
 _ROWS_AT_ONCE = 128
 """Parquet looks at the size of a page after so many rows."""
 _MOSTLY_UNIQUE = 0.5
@@ -365,19 +370,34 @@ class SplitWriter:
 
     def _gather(self, batch: pa.RecordBatch) -> None:
         while batch.num_rows:
-            piece = batch.slice(0, ROW_GROUP_ROWS - self._pending_rows)
+            piece = batch.slice(0, ROW_GROUP_ROWS - self._pending_rows % ROW_GROUP_ROWS)
             batch = batch.slice(piece.num_rows)
             self._pending.append(piece)
             self._pending_rows += piece.num_rows
             self._pending_bytes += piece.nbytes
-            if self._pending_rows >= ROW_GROUP_ROWS or self._pending_bytes >= ROW_GROUP_BYTES:
+            if self._is_group():
                 self._write_group()
+
+    def _is_group(self) -> bool:
+        """Whether the rows that wait are a row group."""
+        if self._pending_bytes >= ROW_GROUP_BYTES or self._pending_rows >= MOST_GROUP_ROWS:
+            return True
+        if self._pending_rows % ROW_GROUP_ROWS:
+            return False
+        waiting = self._waiting()  # as one batch, whose bytes do not depend on how rows came
+        self._pending, self._pending_bytes = [waiting], waiting.nbytes
+        sizes = [column.nbytes for column in waiting.columns]
+        return max(sizes) >= _SMALL_COLUMN or sum(sizes) >= _SMALL_GROUP
+
+    def _waiting(self) -> pa.RecordBatch:
+        """The rows that wait as one batch."""
+        (batch,) = pa.Table.from_batches(self._pending).combine_chunks().to_batches()
+        return batch
 
     def _write_group(self) -> None:
         if not self._pending_rows:
             return
-        group = pa.Table.from_batches(self._pending).combine_chunks()
-        (batch,) = group.to_batches()
+        batch = self._waiting()
         self._pending, self._pending_rows, self._pending_bytes = [], 0, 0
         first, self._rows = self._rows, self._rows + batch.num_rows
         self._uncompressed += batch.nbytes

@@ -29,7 +29,7 @@ from indextables.spark.bridge.jvm.handles import (
 
 _ROWS_OF_A_SPLIT = 2 / 3
 """The rest of a split is its index."""
-_AS_PARQUET = 5 / 4
+_AS_PARQUET = 4 / 3
 """How much larger the same rows are in the compression that Spark's own files have by default.
 
 Spark's limit for sending a side of a join to all tasks is meant for these: a table that was
