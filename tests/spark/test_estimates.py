@@ -88,6 +88,7 @@ def test_equality_uses_the_index_only_where_it_narrows(spark, table, where, way)
 
 
 def test_of_frequent_values_one_split_is_asked(spark, table, monkeypatch):
+    builder._proposed.cache.clear()
     asked = []
     counted = builder.count_proposed
 
@@ -173,3 +174,35 @@ def test_frequent_values_are_counted_in_one_split(spark, table, monkeypatch):
         spark.conf.unset("spark.indextables.read.driver.maxRows")
         spark.conf.unset("spark.indextables.read.driver.maxAggregatedRows")
     assert len(set(asked)) == 1
+
+
+def test_what_an_index_proposes_is_counted_once_for_all_queries(spark, table, monkeypatch):
+    asked = []
+    original = builder.count_proposed
+
+    def counted(condition, searcher):
+        asked.append(searcher.split.path)
+        return original(condition, searcher)
+
+    monkeypatch.setattr(builder, "count_proposed", counted)
+    frame = spark.read.format("indextables").load(table)
+    few = [7, 8, 9, 29_999]
+    for _ in range(3):
+        found = frame.where(frame.key.isin([f"key{n}" for n in few])).select("n").orderBy("n")
+        assert [n for (n,) in found.collect()] == few
+    assert len(asked) == len(set(asked)) == 2
+    asked.clear()
+    for _ in range(2):
+        assert (
+            frame.where(frame.key.isin([f"key{n}" for n in range(0, 29_999, 200)])).count() == 150
+        )
+    assert len(asked) == 4  # a long list is not kept
+
+
+def test_a_long_list_beside_other_conditions_of_one_scan(spark, table):
+    frame = spark.read.format("indextables").load(table)
+    days = [f"2024-02-{number:02}" for number in range(1, 16)]
+    condition = frame.n.isin(list(range(0, 900, 3))) & (frame.mode == "rare")
+    condition &= frame.day.cast("string").isin(days) & frame.n.cast("double").between(3.5, 600)
+    wanted = [n for n in range(0, 900, 3) if n % 2 == 0 and 31 <= n % 100 < 46 and 3.5 <= n <= 600]
+    assert [n for (n,) in frame.where(condition).select("n").orderBy("n").collect()] == wanted

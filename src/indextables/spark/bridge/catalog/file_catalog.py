@@ -34,7 +34,7 @@ from indextables.spark.bridge.jvm.handles import (
     implements,
 )
 from indextables.spark.bridge.scan.description import Described, Statistics
-from indextables.spark.bridge.scan.filters import Translator, condition
+from indextables.spark.bridge.scan.filters import Translator, condition, parse_filters
 from indextables.spark.bridge.scan.native import ListedFile, file_index
 
 _V2_FILES = "org.apache.spark.sql.execution.datasources.v2."
@@ -177,13 +177,12 @@ class FileScanBuilder(Unique):
             _MAX_QUERY_DEPTH,
         )
         parts: list[Predicate] = []
-        for number in range(filters.size()):
-            pushed = filters.apply(number)
-            translated = translator.translate(pushed, pushed.toJSON())
-            if translated is not None:
-                parts.append(translated)
-                if not searches(translated):
-                    self._pushed.append(pushed)
+        translated = translator.translate(filters, parse_filters(self.java, filters))
+        for number, predicate in enumerate(translated):
+            if predicate is not None:
+                parts.append(predicate)
+                if not searches(predicate):
+                    self._pushed.append(filters.apply(number))
         self._predicate = conjunction(*parts)
         return filters  # files are chosen by them, rows are checked by Spark
 

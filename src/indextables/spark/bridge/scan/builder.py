@@ -15,11 +15,13 @@ from __future__ import annotations
 
 import functools
 import json
-from collections.abc import Hashable
+import threading
+from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import pyarrow as pa
+from cachetools import LRUCache, cached
 
 from indextables import config as keys
 from indextables.config import Config
@@ -63,8 +65,8 @@ from indextables.spark.bridge.scan.aggregates import (
     whole_sums_fit,
 )
 from indextables.spark.bridge.scan.description import Described, describe_count, describe_scan
-from indextables.spark.bridge.scan.filters import Translator
-from indextables.spark.bridge.scan.native import NativeScans, is_stored, is_worth_an_index
+from indextables.spark.bridge.scan.filters import Translator, has_floats, parse_filters
+from indextables.spark.bridge.scan.native import NativeScans, is_renamed, is_worth_an_index
 from indextables.spark.bridge.scan.scans import (
     DriverScan,
     NativeScan,
@@ -89,6 +91,8 @@ _MOST_SCANNED = 50_000_000
 _NARROWED = 50
 """How many times more rows Spark's reader takes than Python tasks in the same time."""
 _IndexCondition = Search | Compare | In
+_FEW_VALUES = 100
+"""Longer lists are counted again for each query, and not kept."""
 
 
 def _index_conditions(predicate: Predicate) -> list[_IndexCondition]:
@@ -107,11 +111,25 @@ def _most_matching(condition: _IndexCondition, searcher: SplitSearcher) -> int:
     """How many rows of a split meet a condition at most, as its index sees it."""
     if isinstance(condition, Search):
         return searcher.count(condition)
+    is_long = isinstance(condition, In) and len(condition.values) > _FEW_VALUES
     try:
-        proposed = count_proposed(condition, searcher)
+        proposed = (count_proposed if is_long else _proposed)(condition, searcher)
     except DamagedIndexError:
         proposed = None
     return searcher.split.info.rows if proposed is None else proposed
+
+
+@cached(
+    LRUCache(4_096),
+    key=lambda condition, searcher: (searcher.split.key, condition),
+    lock=threading.Lock(),
+)
+def _proposed(condition: Compare | In, searcher: SplitSearcher) -> int | None:
+    """How many rows the index of a split proposes, kept for the plans of other queries.
+
+    A split never changes, and of texts of several frequent words the answer takes milliseconds.
+    """
+    return count_proposed(condition, searcher)
 
 
 @dataclass(frozen=True)
@@ -184,9 +202,7 @@ class OnDriver:
         def fewest(task: SplitTask) -> int:
             if task.path not in counts:
                 searcher = environment.searcher(task)
-                counts[task.path] = min(
-                    _most_matching(condition, searcher) for condition in conditions
-                )
+                counts[task.path] = min(_most_matching(one, searcher) for one in conditions)
             return counts[task.path]
 
         first, *following = self.plan.tasks
@@ -263,9 +279,8 @@ class ScanBuilder(Unique):
             self._view.config[keys.INDEXQUERY_MAX_LENGTH],
             self._view.config[keys.INDEXQUERY_MAX_DEPTH],
         )
-        offered = [filters.apply(number) for number in range(filters.size())]
-        texts = [pushed.toJSON() for pushed in offered]
-        translated = [translator.translate(*pair) for pair in zip(offered, texts, strict=True)]
+        trees = parse_filters(self.java, filters)
+        translated = translator.translate(filters, trees)
         shown = conjunction(*(p for p in translated if p is not None))
         self._predicate = self._names.stored_predicate(shown)
         self._by_index = is_worth_an_index(self._predicate, self._view.mapping) and (
@@ -274,18 +289,25 @@ class ScanBuilder(Unique):
         if self._rows_in_log is None and self._native is not None:
             # Spark's reader does not check rows, Spark does; here the filters only choose files
             # and their row groups. Arrow's bounds leave out NaN, to Spark the greatest number.
+            renamed = not self._names.is_plain
             fitting = [
-                pushed
-                for pushed, text in zip(offered, texts, strict=True)
-                if not ('"double"' in text or '"float"' in text) and is_stored(pushed, self._names)
+                number
+                for number, tree in enumerate(trees)
+                if not has_floats(tree)
+                and not (renamed and is_renamed(filters.apply(number), self._names))
             ]
             self._skipping, self._predicate = self._predicate, TRUE
-            is_whole = len(fitting) == len(offered)
-            self._filters = filters if is_whole else self.java.seq(fitting)
+            self._filters = self._some(filters, fitting, len(trees))
             del self._rows_in_log
             return filters
-        kept = [pushed for pushed, p in zip(offered, translated, strict=True) if p is None]
-        return self.java.seq(kept)
+        rest = [number for number, predicate in enumerate(translated) if predicate is None]
+        return self._some(filters, rest, len(trees))
+
+    def _some(self, filters: JavaObject, numbers: Sequence[int], count: int) -> JavaObject:
+        """Some of so many filters. Each that is named is a call."""
+        if len(numbers) == count:
+            return filters
+        return self.java.seq([filters.apply(number) for number in numbers])
 
     def pushedFilters(self) -> JavaObject:  # noqa: N802
         return self.java.array(V2 + "expressions.filter.Predicate")

@@ -1,8 +1,8 @@
 """Catalyst's filters, and conditions of statements that change rows, as predicates.
 
-A filter arrives as a tree of the JVM. Its JSON is one call, where walking it would be dozens. A
-column compared with a literal, a text condition, a search, and AND, OR and NOT of those become a
-`Predicate` with the same three-valued meaning. Everything else stays with Spark.
+Filters arrive as trees of the JVM. The JSON of all of them is one call, where walking them would be
+dozens. A column compared with a literal, a text condition, a search, and AND, OR and NOT of those
+become a `Predicate` with the same three-valued meaning. Everything else stays with Spark.
 
 Conditions of statements that replace or delete rows arrive as V2 expressions, whose literals are
 Spark's internal values: a date is a number of days. A condition that is not understood is refused,
@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import datetime
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 from typing import Any
@@ -59,7 +59,7 @@ from indextables.predicate.search_syntax import parse_search
 from indextables.predicate.spark_tokens import ALL_FIELDS
 from indextables.predicate.sql_text import parse_predicate
 from indextables.schema import is_collated
-from indextables.spark.bridge.jvm.handles import JavaObject
+from indextables.spark.bridge.jvm.handles import JavaObject, Jvm
 from indextables.statements.search_calls import SEARCH_FUNCTIONS
 
 
@@ -88,6 +88,18 @@ def parse_tree(text: str) -> Node:
     return take()
 
 
+def parse_filters(java: Jvm, filters: JavaObject) -> tuple[Node, ...]:
+    """The trees of a Seq of filters. As children of one expression they are one JSON."""
+    return parse_tree(java.find(_OF_MANY)(filters).toJSON()).children
+
+
+def has_floats(tree: Node) -> bool:
+    """Whether a type in a tree is a floating-point one."""
+    fields = repr(tree.fields)
+    return "'double'" in fields or "'float'" in fields or any(map(has_floats, tree.children))
+
+
+_OF_MANY = "org.apache.spark.sql.catalyst.expressions.Coalesce"
 _COMPARISONS: dict[str, tuple[Operator, Operator]] = {
     # The operator, and the one that means the same with the sides swapped.
     "EqualTo": ("=", "="),
@@ -113,17 +125,23 @@ class Translator:
     max_query_length: int
     max_query_depth: int
 
-    def translate(self, filter_: Any, text: str) -> Predicate | None:
-        """The predicate that a filter of the JVM with this JSON means; None where only Spark knows.
+    def translate(self, filters: JavaObject, trees: Sequence[Node]) -> list[Predicate | None]:
+        """The predicates that filters of the JVM mean; None where only Spark knows.
 
         A search whose query does not parse is an error, not a thing for Spark.
         """
-        if '"org.apache.spark.sql.catalyst.expressions.InSet"' in text:
-            return self._long_list(filter_)
-        try:
-            return self.predicate(parse_tree(text))
-        except NotUnderstoodError:
-            return None
+        predicates = []
+        for number, tree in enumerate(trees):
+            try:
+                predicate = (
+                    self._long_list(filters.apply(number))
+                    if tree.class_name == "InSet"
+                    else self.predicate(tree)
+                )
+            except NotUnderstoodError:
+                predicate = None
+            predicates.append(predicate)
+        return predicates
 
     def _compared(self, node: Node) -> tuple[Column, pa.DataType]:
         """A column whose values are compared, which is Spark's to do where it has a collation."""

@@ -287,13 +287,11 @@ def _unescaped(text: str) -> str:
     return re.sub("%([0-9a-fA-F]{2})", lambda match: chr(int(match[1], 16)), text)
 
 
-def is_stored(filter_: JavaObject, names: ColumnNames) -> bool:
-    """Whether a filter means stored columns. Spark's reader would look for them by their names."""
-    if names.is_plain:
-        return True
+def is_renamed(filter_: JavaObject, names: ColumnNames) -> bool:
+    """Whether a filter names a column that is stored by another name; Spark reads stored ones."""
     columns = filter_.references().toSeq()
     shown = (columns.apply(number).name() for number in range(columns.size()))
-    return all(names.stored_name(name) == name for name in shown)
+    return any(names.stored_name(name) != name for name in shown)
 
 
 def _has_empty_values(snapshot: Snapshot) -> bool:
