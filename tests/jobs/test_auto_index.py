@@ -224,7 +224,7 @@ def test_a_failing_plan_does_not_fail_the_commit(make, monkeypatch, caplog):
 
 
 def test_a_slow_build_is_left_behind_and_cleans_up(make, monkeypatch, caplog):
-    table = make(timeoutMs=20)
+    table = make(timeoutMs=1_000)
     assert keys.XREF_AUTO_INDEX_TIMEOUT.default == 60_000
     grow(table, 0, 2)
     go_on, cleaned = threading.Event(), threading.Event()

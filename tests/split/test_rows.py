@@ -115,10 +115,10 @@ def test_any_column_comes_back(remote, name):
 
 
 def test_everything_comes_back_in_pieces(remote):
-    pieces = list(remote.split.rows.batches(TABLE.schema.names, groups_at_once=2))
+    pieces = list(remote.split.rows.batches(TABLE.schema.names, rows_at_once=20_000))
     assert [first for first, _ in pieces] == [0, 16_384, 32_768]
     assert pa.concat_tables(t for _, t in pieces).equals(TABLE)
-    counts = list(remote.split.rows.batches([], groups_at_once=2))
+    counts = list(remote.split.rows.batches([], rows_at_once=20_000))
     assert [table.num_rows for _, table in counts] == [16_384, 16_384, 7_232]
 
 

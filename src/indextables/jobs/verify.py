@@ -55,7 +55,7 @@ CHECKS = ("checksums", "index", "rows")
 
 _SAMPLED_ROWS = 16
 _SAMPLED_WORDS = 8
-_GROUPS_AT_ONCE = 8
+_ROWS_AT_ONCE = 64 << 10
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,7 +103,7 @@ def _wrong_checksums(split: SplitFile) -> Iterator[str]:
         except IndexTablesError as error:
             yield str(error)
     try:
-        for _ in split.rows.batches(split.rows.schema.names, groups_at_once=_GROUPS_AT_ONCE):
+        for _ in split.rows.batches(split.rows.schema.names, rows_at_once=_ROWS_AT_ONCE):
             pass  # pages are checked as they are read
     except IndexTablesError as error:
         yield str(error)
@@ -151,7 +151,7 @@ def _wrong_hashes(searcher: SplitSearcher) -> Iterator[str]:
         return
     (hashes,) = searcher.pool.hashes(split)
     shared = shared_hash(info.partition_values, searcher.context.schema)
-    for first, table in split.rows.batches(split.rows.schema.names, groups_at_once=_GROUPS_AT_ONCE):
+    for first, table in split.rows.batches(split.rows.schema.names, rows_at_once=_ROWS_AT_ONCE):
         wrong = np.flatnonzero(row_hashes(table, shared) != hashes[first : first + len(table)])
         if len(wrong):
             yield f"the hash of row {first + wrong[0]:,} is not that of its values"
@@ -213,7 +213,7 @@ def _rows(searcher: SplitSearcher, add: Add) -> Iterator[str]:
     names = [name for name in split.rows.schema.names if name in bounded]
     nulls = dict.fromkeys(names, 0)
     outside: set[str] = set()
-    for _, table in split.rows.batches(names, groups_at_once=_GROUPS_AT_ONCE):
+    for _, table in split.rows.batches(names, rows_at_once=_ROWS_AT_ONCE):
         for name in names:
             nulls[name] += table[name].null_count
             if not _within(table[name], (add.min_values or {}).get(name), low=True):

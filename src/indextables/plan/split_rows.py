@@ -49,8 +49,8 @@ from indextables.split.search import Leaf
 
 _ENOUGH_WORDS = 16
 _MAX_VALUES = 10_000
-_FEW_GROUPS = 16
-"""Of a local split, so many row groups are read sooner than their bounds are compared."""
+_FEW_ROWS = 128 << 10
+"""Of a local split, so many rows are read sooner than the bounds of their groups are compared."""
 
 
 def propose(condition: Condition, searcher: SplitSearcher) -> RowNumbers | None:
@@ -160,7 +160,6 @@ class Piece:
 
 # Rows that are read at once: enough to be fast, few enough to be small.
 _PIECE = 131_072
-_PIECE_GROUPS = 16
 
 
 @dataclass(frozen=True, slots=True)
@@ -339,11 +338,11 @@ class SplitRows:
         """The row groups whose bounds allow a match, in runs of some."""
         reader, schema = self.searcher.split.rows, self.searcher.context.schema
         is_near = reader.store.local_path(reader.path) is not None
-        few = is_near and len(reader.footer.group_starts) <= _FEW_GROUPS
+        few = is_near and reader.footer.group_starts[-1] <= _FEW_ROWS
         if not names or few or not reader.has_bounds:
-            return reader.group_ranges(names, _PIECE_GROUPS)
+            return reader.group_ranges(names, _PIECE)
         keep = keep_row_groups(self.predicate, reader.footer.parquet, reader.schema, schema=schema)
-        return reader.group_ranges(names, _PIECE_GROUPS, groups=np.flatnonzero(keep).tolist())
+        return reader.group_ranges(names, _PIECE, groups=np.flatnonzero(keep).tolist())
 
     def _decide(self, rows: RowNumbers, table: pa.Table) -> Mask:
         answer: Any = evaluate(

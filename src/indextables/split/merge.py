@@ -54,7 +54,7 @@ logger = logging.getLogger(__name__)
 
 Item = TypeVar("Item")
 
-_GROUPS_AT_ONCE = 4
+_ROWS_AT_ONCE = 32 << 10
 MAX_TAGS = 10_000
 """Opening a split reads its tags; beyond so many, rows are indexed again under one tag."""
 
@@ -189,7 +189,7 @@ def _rows(
     for source in sources:
         names = [name for name in schema.names if name in source.rows.schema.names]
         added = missing_defaults(schema, names)
-        for first, table in source.rows.batches(names, groups_at_once=_GROUPS_AT_ONCE):
+        for first, table in source.rows.batches(names, rows_at_once=_ROWS_AT_ONCE):
             if source.path in deleted:
                 kept = ~np.isin(np.arange(first, first + table.num_rows), deleted[source.path])
                 table = table.filter(pa.array(kept))  # noqa: PLW2901

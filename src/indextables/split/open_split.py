@@ -586,7 +586,7 @@ class SplitSearcher:
         stored = self.split.rows.schema.names
         needed = [name for name in columns_of(query) if name in stored]
         row_numbers = []
-        for first, table in self.split.rows.batches(needed, groups_at_once=8):
+        for first, table in self.split.rows.batches(needed, rows_at_once=64 << 10):
             mask = search_rows(
                 search,
                 self.complete(table),

@@ -622,7 +622,7 @@ def _rewritten(
     with SplitWriter(schema, context.mapping, config, partition_values=values) as writer:
         names = writer.schema.names
         for _, table in rows.batches(
-            [n for n in names if n in rows.schema.names], groups_at_once=8
+            [n for n in names if n in rows.schema.names], rows_at_once=64 << 10
         ):
             for batch in searcher.complete(table, names).to_batches():
                 writer.write(batch)

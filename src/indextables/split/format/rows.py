@@ -33,10 +33,11 @@ from indextables.storage.store import Store
 
 _CORES = os.cpu_count() or 1
 """Counted once: it takes a tenth of the time of reading a small split."""
-_GROUPS_AT_ONCE = 64
+_GROUPS_AT_ONCE, _ROWS_AT_ONCE = 64, 512 << 10
 BYTES_AT_ONCE = 32 << 20
 """More is not decoded at once, unless one row group is larger."""
-_FEW_GROUPS = 16
+_FEW_GROUPS, _SHARED_ROWS = 16, 128 << 10
+"""What one core decodes at once of a local file: smaller pieces cost more than they share out."""
 _SMALL_COLUMN, _SMALL_GROUP = 256 << 10, 2 << 20
 _FEW_ROWS = 16
 """If fewer than one row in so many is wanted, no more is decoded than needed to get there."""
@@ -54,6 +55,13 @@ class RowReader:
     def _local(self) -> Path | None:
         """The file, if it is on a local disk."""
         return self.store.local_path(self.path)
+
+    @functools.cached_property
+    def _share(self) -> int:
+        """How many row groups of a local file are decoded at once; the first is the largest."""
+        starts = self.footer.group_starts
+        rows = int(starts[1]) if len(starts) > 1 else 0
+        return min(_FEW_GROUPS, max(1, _SHARED_ROWS // max(1, rows)))
 
     @property
     def has_bounds(self) -> bool:
@@ -80,7 +88,7 @@ class RowReader:
         needed = np.unique(groups)
         # Requests to a remote store are large. The groups of a local file are shared among the
         # cores, so their pieces are small.
-        step = _GROUPS_AT_ONCE if self._local is None else _FEW_GROUPS
+        step = _GROUPS_AT_ONCE if self._local is None else self._share
         if len(needed) <= step:
             return self._read_share(rows, groups, columns)
         order = np.argsort(rows, kind="stable")
@@ -198,19 +206,23 @@ class RowReader:
     def group_ranges(
         self,
         columns: Sequence[str],
-        groups_at_once: int = _GROUPS_AT_ONCE,
+        rows_at_once: int = _ROWS_AT_ONCE,
         *,
         groups: Iterable[int] | None = None,
     ) -> list[tuple[range, int]]:
-        """Row groups, all or some, in runs that fit in memory, each with its size there."""
-        sizes = self.group_sizes(columns)
+        """Row groups, all or some, in runs that fit in memory, each with its size there.
+
+        A run has no more than so many rows, unless it is one group.
+        """
+        sizes, starts = self.group_sizes(columns), self.footer.group_starts
         runs: list[tuple[range, int]] = []
         for group in range(len(sizes)) if groups is None else groups:
             size = int(sizes[group])
             if runs:
                 run, before = runs[-1]
-                is_next = run.stop == group and len(run) < groups_at_once
-                if is_next and before + size <= BYTES_AT_ONCE:
+                is_next = run.stop == group
+                is_few = starts[group + 1] - starts[run.start] <= rows_at_once
+                if is_next and is_few and before + size <= BYTES_AT_ONCE:
                     runs[-1] = range(run.start, group + 1), before + size
                     continue
             runs.append((range(group, group + 1), size))
@@ -246,10 +258,10 @@ class RowReader:
         return without_columns(int(starts[groups.stop] - starts[groups.start]))
 
     def batches(
-        self, columns: Sequence[str], *, groups_at_once: int = _GROUPS_AT_ONCE
+        self, columns: Sequence[str], *, rows_at_once: int = _ROWS_AT_ONCE
     ) -> Iterator[tuple[int, pa.Table]]:
         """All rows in order, in pieces, each with the number of its first row."""
-        for groups, _ in self.group_ranges(columns, groups_at_once):
+        for groups, _ in self.group_ranges(columns, rows_at_once):
             yield int(self.footer.group_starts[groups.start]), self.read_some(groups, columns)
 
     def read_groups(self, groups: Sequence[int], columns: Sequence[str]) -> pa.Table:
@@ -270,7 +282,7 @@ class RowReader:
 
         if self._local is None:
             return decoded(0, len(groups))
-        bounds = [*range(0, len(groups), _FEW_GROUPS), len(groups)]
+        bounds = [*range(0, len(groups), self._share), len(groups)]
         return pa.concat_tables(_in_parallel(decoded, list(itertools.pairwise(bounds))))
 
     def check_pages(self, columns: Sequence[str]) -> None:
