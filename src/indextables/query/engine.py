@@ -36,6 +36,7 @@ from indextables.config import Config
 from indextables.errors import (
     EmbeddedQueryError,
     IndexTablesError,
+    SchemaError,
     SearchCallError,
     StoppedError,
     require,
@@ -67,6 +68,7 @@ from indextables.query.relations import (
 )
 from indextables.query.rewrite import Opener, Rewritten, rewrite
 from indextables.runner import Result, Stop, current_stop
+from indextables.schema import normalize
 from indextables.split.mapping import TableMapping
 from indextables.split.mapping_options import build_mapping
 from indextables.split.search import columns_needed, search_rows
@@ -264,9 +266,9 @@ class _Engine:
         self.register(INITCAP, _initcaps, ["VARCHAR"], "VARCHAR")
         self.register(REPLACE, _replaced, ["VARCHAR"] * 3, "VARCHAR")
         self.register(REGEXP_REPLACE, _regexp_replaced, ["VARCHAR"] * 3, "VARCHAR")
-        self.register(SEARCH_FUNCTION, _search_values, ["VARCHAR", "VARCHAR"], "BOOLEAN")
+        self.register(SEARCH_FUNCTION, _search_values, None, "BOOLEAN")
         self.register(SNIPPET, _snippets_of_values, ["VARCHAR", "VARCHAR"], "VARCHAR")
-        self.register(MAPPED_SEARCH, _search_mapped, ["VARCHAR"] * 3, "BOOLEAN")
+        self.register(MAPPED_SEARCH, _search_mapped, None, "BOOLEAN")
         self.register(MAPPED_SNIPPET, _snippets_mapped, ["VARCHAR"] * 3, "VARCHAR")
 
     @classmethod
@@ -343,12 +345,12 @@ class _Engine:
         self,
         name: str,
         work: Callable[..., Any],
-        arguments: list[str],
+        arguments: list[str] | None,
         result: str,
         *,
         is_called_for_each_row: bool = False,
     ) -> None:
-        """Give queries a function that DuckDB does not have."""
+        """Give queries a function that DuckDB does not have; without types it takes any."""
 
         failures = self.failures  # a reference to the engine itself would be a cycle
 
@@ -742,7 +744,11 @@ def _snippets_mapped(values: Any, queries: Any, mappings: Any) -> Any:
 
 
 def _searched(values: Any, queries: Any, mappings: Any) -> tuple[pa.Table, Search, TableMapping]:
-    rows = pa.table({VALUE: pc.cast(values, pa.string())})
+    rows = pa.table({VALUE: values})
+    try:
+        rows = rows.cast(normalize(rows.schema))
+    except SchemaError:  # no column could be of this type
+        rows = pa.table({VALUE: pc.cast(values, pa.string())})
     text = queries[0].as_py() if len(queries) else "*"
     query = parse_search(text, schema=rows.schema, max_length=len(text), max_depth=150)
     if len(mappings):
