@@ -240,7 +240,7 @@ def test_a_version_that_never_was_is_said_once(caplog):
     log = new_log(options={"spark.indextables.checkpoint.interval": 3})
     for _ in range(4):
         append(log)
-    with pytest.raises(VersionNotFoundError, match="no version 99. Versions 0 to 4"):
+    with pytest.raises(VersionNotFoundError, match="no version 99"):
         TransactionLog(log.store).snapshot(version=99)
     assert not caplog.records
 
