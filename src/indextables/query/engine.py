@@ -42,6 +42,7 @@ from indextables.errors import (
     require,
 )
 from indextables.jobs.assignments import lower_case, upper_case
+from indextables.lake.search_index import SearchIndex
 from indextables.plan.view import mapping_from_json
 from indextables.predicate import Column, Search
 from indextables.predicate.names import escaped_field
@@ -88,9 +89,9 @@ def sql(query: str, /, **tables: Any) -> pa.Table:
 
     Args:
         query: One SELECT, with any WITH, joins, subqueries, windows and set operations.
-        tables: The tables by the names that the query has for them: index tables, data sets of
-            Arrow, or anything with Arrow's C interface (Arrow tables, pandas and Polars
-            DataFrames).
+        tables: The tables by the names that the query has for them: index tables, search indexes,
+            data sets of Arrow, or anything with Arrow's C interface (Arrow tables, pandas and
+            Polars DataFrames).
 
     Returns:
         The rows, as an Arrow table.
@@ -121,20 +122,27 @@ def sql(query: str, /, **tables: Any) -> pa.Table:
                 f"There is no table '{'.'.join(parts)}'. {passed}Pass it by its name: "
                 f"sql(query, {parts[-1]}=…)."
             )
+        moment = None if at is None else _moment(at)
+        if isinstance(table, SearchIndex):
+            return table.table(version=version, timestamp=moment)
         if version is None and at is None:
             return table
         if not isinstance(table, Table):
             raise EmbeddedQueryError(f"'{parts[0]}' is not an index table and has one version.")
-        moment = None if at is None else _moment(at)
+        if table.view.elsewhere is not None:  # versions of its log are not those of its source
+            raise EmbeddedQueryError(
+                f"'{parts[0]}' is the source of a search index at one version. Pass the index "
+                f"itself: sql(query, {parts[0]}=index)."
+            )
         return Table.of_log(table.log, version=version, timestamp=moment)
 
     return run_query(query, opened).read_all()
 
 
-def _relation(name: str, table: Any) -> Table | pa.Table | ds.Dataset:
+def _relation(name: str, table: Any) -> Table | SearchIndex | pa.Table | ds.Dataset:
     if isinstance(table, Table):
         return copy.copy(table)
-    if isinstance(table, pa.Table | ds.Dataset):
+    if isinstance(table, SearchIndex | pa.Table | ds.Dataset):
         return table
     pandas = sys.modules.get("pandas")
     if pandas is not None and isinstance(table, pandas.DataFrame):
@@ -143,8 +151,8 @@ def _relation(name: str, table: Any) -> Table | pa.Table | ds.Dataset:
         return pa.table(table)
     except (TypeError, ValueError, pa.ArrowException) as error:
         raise EmbeddedQueryError(
-            f"'{name}' is not a table: {type(table).__name__}. Pass an index table, an Arrow table "
-            f"or a DataFrame. ({error})"
+            f"'{name}' is not a table: {type(table).__name__}. Pass an index table, a search "
+            f"index, an Arrow table or a DataFrame. ({error})"
         ) from None
 
 
