@@ -198,9 +198,14 @@ class VersionNotFoundError(LogError, LookupError):
         self.wanted = wanted
         self.earliest = earliest
         self.latest = latest
+        can_be_read = (
+            "None of its versions can be read"
+            if earliest is None
+            else f"Versions {earliest} to {latest} can be read"
+        )
         super().__init__(
-            f"'{uri}' has no {wanted}. Versions {earliest} to {latest} can be read; older ones are "
-            "removed after spark.indextables.logRetention.duration."
+            f"'{uri}' has no {wanted}. {can_be_read}; older ones are removed after "
+            "spark.indextables.logRetention.duration."
         )
 
 

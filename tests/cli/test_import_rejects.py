@@ -143,3 +143,43 @@ def test_many_partitions_are_warned_of(cli):
     result = cli("import", "t", "a.parquet", "--partition-by", "user", "--config",
                  "spark.indextables.checkpoint.enabled=false")  # fmt: skip
     assert "more than 200 partitions" in result.stderr and "user" in result.stderr
+
+
+@pytest.mark.parametrize("end", ["", "\n"])
+def test_an_open_quote_does_not_swallow_the_lines_after_it(cli, end):
+    Path("a.csv").write_text(f'id,name\n1,"two\nlines"\n2,"open\n3,c\n4,d{end}')
+    assert "'a.csv': line 4: a quote is opened and not closed" in cli.error("import", "t", "a.csv")
+    assert not Path("t").exists()
+    cli.ok("import", "t", "a.csv", "--on-error", "skip")
+    assert ids() == [1, 3, 4]
+
+
+def test_a_last_value_of_several_lines_is_read(cli):
+    Path("a.csv").write_text('id,name\n1,5" pipe\n2,"two\nlines and ""quotes"""')
+    cli.ok("import", "t", "a.csv")
+    assert ids() == [1, 2]
+
+
+@pytest.mark.parametrize("line", ["null", "  null", "null null", "5", '"x"', "[1]", "true"])
+@pytest.mark.parametrize("at", [1, 2, 3])
+def test_a_line_of_json_that_is_no_object_is_named(cli, line, at):
+    lines = ['{"id":1}', '{"id":2}']
+    lines.insert(at - 1, line)
+    Path("a.jsonl").write_text("\n".join(lines))
+    is_array = line == "[1]" and at == 1
+    said = cli.error("import", "t", "a.jsonl")
+    assert ("one JSON array" if is_array else f"line {at}: it is not a JSON object") in said
+    cli.ok("import", "t", "a.jsonl", "--on-error", "skip")
+    assert ids() == [1, 2]
+
+
+def test_null_in_an_object_of_several_lines(cli):
+    Path("a.json").write_text('{\n "id":\n  1, "l": [\n  null,\n  2\n ], "x":\n null\n}\n')
+    cli.ok("import", "t", "a.json")
+    assert Table.open("t").scan().to_pylist() == [{"id": 1, "l": [None, 2], "x": None}]
+
+
+def test_lines_after_a_byte_order_mark_are_skipped_one_by_one(cli):
+    Path("a.jsonl").write_bytes(b'\xef\xbb\xbf{"id":1,"n":"a"}\nx\n')
+    cli.ok("import", "t", "a.jsonl", "--on-error", "skip")
+    assert ids() == [1]

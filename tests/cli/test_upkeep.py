@@ -67,6 +67,7 @@ def test_restore_makes_an_old_version_the_newest(cli, docs):
     assert "either" in cli.error("restore", docs)
     assert "either" in cli.error("restore", docs, "--version", "0", "--as-of", "2024-01-01")
     assert "no version" in cli.error("restore", docs, "--version", "99")
+    assert "not an index table" in cli.error("restore", "nothing", "--as-of", "2024-01-01")
 
 
 def test_checkpoint_writes_one(cli, docs):

@@ -155,3 +155,10 @@ def test_jobs_of_other_threads_are_listed_oldest_first(notes):
         assert [job.title for job in running_jobs()] == ["Importing", "Purging"]
         release.set()
         thread.join()
+
+
+def test_a_place_with_brackets_can_be_written(notes):
+    """They are no address of IPv6, for which Python's urlsplit takes them."""
+    table = it.write_table("memory://logs[1]", pa.table({"n": [1]}))
+    table.append(pa.table({"n": [2]}))
+    assert table.count() == 2

@@ -9,12 +9,13 @@ from types import SimpleNamespace
 import pyarrow as pa
 import pytest
 
-from indextables import Table
+from indextables import Table, write_table
 from indextables.jobs.verify import _wrong_xref
 from indextables.log.actions import Add
 from indextables.log.files import adds_from_files
 from indextables.log.transaction import Operation, Transaction
 from indextables.runner import LocalRunner
+from indextables.split.format.rows import RowReader
 from indextables.split.write import indexer, writer
 from indextables.storage import open_store
 
@@ -231,3 +232,19 @@ def test_hashes_of_other_rows_are_found(wrong, tmp_path, settings, monkeypatch):
         table.append(pa.table({"day": ["a"] * 99, "body": [f"word{i}" for i in range(99)]}, schema))
     found = problems(tmp_path / "w", settings)
     assert list(found) == ["index"] and "hash" in found["index"][0]
+
+
+def test_a_wide_split_is_not_opened_for_each_column(monkeypatch):
+    """To open one takes as long as it has columns: verifying took the square of their number."""
+    wide = pa.table({f"c{number}": [f"red {number}", "fox"] for number in range(64)})
+    table = write_table("memory://wide-verify", wide, mode="overwrite")
+    opened = []
+    read_groups = RowReader.read_groups
+
+    def counted(self, groups, columns):
+        opened.append(columns)
+        return read_groups(self, groups, columns)
+
+    monkeypatch.setattr(RowReader, "read_groups", counted)
+    assert all(check.passed for check in table.verify())
+    assert 0 < len(opened) < 32

@@ -20,6 +20,7 @@ import indextables as it
 from benchmarks.counting import counted
 from indextables.errors import (
     ConfigError,
+    EmbeddedQueryError,
     LakeError,
     MetadataChangedError,
     NotATableError,
@@ -833,3 +834,20 @@ def test_an_index_is_dropped_without_its_source(tmp_path):
     assert [p.name for p in tmp_path.rglob("*") if p.is_file()] == ["a.parquet"]
     with pytest.raises(NotATableError):
         it.SearchIndex.open(index.uri)
+
+
+def test_sql_takes_a_search_index_and_versions_of_its_source(tmp_path):
+    write_deltalake(tmp_path / "source", ROWS)
+    index = over_delta(tmp_path)
+    more = pa.table({"id": [5], "body": ["a fox"]}, schema=ROWS.schema)
+    write_deltalake(tmp_path / "source", more, mode="append")
+    query = "SELECT id FROM docs {} WHERE body indexquery 'fox'"
+    assert ids(it.sql(query.format(""), docs=index)) == [1, 4, 5]
+    assert ids(it.sql(query.format("VERSION AS OF 0"), docs=index)) == [1, 4]
+    assert ids(index.sql("SELECT id FROM this VERSION AS OF 0")) == [1, 2, 3, 4]
+    both = "SELECT a.id FROM docs a JOIN docs VERSION AS OF 0 b ON a.id = b.id + 1"
+    assert ids(it.sql(both, docs=index)) == [2, 3, 4, 5]
+    with pytest.raises(SourceVersionError):
+        it.sql(query.format("VERSION AS OF 7"), docs=index)
+    with pytest.raises(EmbeddedQueryError, match="Pass the index itself"):
+        it.sql(query.format("VERSION AS OF 0"), docs=index.table())

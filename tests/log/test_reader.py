@@ -236,6 +236,15 @@ def test_time_travel_by_timestamp():
         log.snapshot(timestamp_ms=-1000)
 
 
+def test_a_version_that_never_was_is_said_once(caplog):
+    log = new_log(options={"spark.indextables.checkpoint.interval": 3})
+    for _ in range(4):
+        append(log)
+    with pytest.raises(VersionNotFoundError, match="no version 99"):
+        TransactionLog(log.store).snapshot(version=99)
+    assert not caplog.records
+
+
 def test_time_travel_beside_the_gaps_that_retention_leaves():
     log = new_log(options={"spark.indextables.checkpoint.interval": 3})
     for _ in range(8):

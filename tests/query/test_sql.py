@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import datetime
 import subprocess
 import sys
 import threading
+from datetime import UTC
+from decimal import Decimal
 
 import pandas as pd
 import polars as pl
@@ -403,6 +406,49 @@ def test_a_column_of_a_subquery_is_searched_as_in_its_table(query, ids):
     if "id, body FROM docs) WHERE body indexquery 'cat'" in query:
         shown = query.replace("SELECT id FROM", "SELECT snippet(body, 'run') AS s FROM")
         assert it.sql(shown, docs=docs)["s"].to_pylist() == ["cats <b>running</b>", ""]
+
+
+@pytest.mark.parametrize(
+    ("column", "search"),
+    [
+        ("n", "5"),
+        ("n", "[2 TO 5]"),
+        ("n", "NOT >=10"),
+        ("x", ">1.5"),
+        ("price", "[1 TO 2.5]"),
+        ("day", "[2024-01-03 TO 2024-01-05]"),
+        ("at", "2024-01-03"),
+        ("flag", "false"),
+        ("tags", "t3 OR t4"),
+        ("doc", "3"),
+        ("ip", "10.0.0.0/30"),
+    ],
+)
+def test_values_of_any_type_are_searched_outside_of_their_table(column, search):
+    rows = pa.table(
+        {
+            "id": range(12),
+            "n": pa.array([None, *range(1, 12)], pa.int32()),
+            "x": [number / 4 for number in range(12)],
+            "price": pa.array([Decimal(number) / 4 for number in range(12)], pa.decimal128(9, 2)),
+            "day": [datetime.date(2024, 1, number + 1) for number in range(12)],
+            "at": [datetime.datetime(2024, 1, number + 1, 5, tzinfo=UTC) for number in range(12)],
+            "flag": [True, False, None] * 4,
+            "tags": [["a", f"t{number}"] for number in range(12)],
+            "doc": [{"k": number} for number in range(12)],
+            "ip": [f"10.0.0.{number}" for number in range(12)],
+        }
+    )
+    docs = it.write_table("memory://any-type", rows, mode="overwrite", mapping={"ip": "ip"})
+    condition = f"{column} indexquery '{search}'"
+    expected = docs.scan(where=condition)["id"].to_pylist()
+    assert 0 < len(expected) < 12
+    sources = ["(SELECT * FROM docs)", "(SELECT DISTINCT * FROM docs)"]
+    if column != "ip":  # a kind that only the mapping of a table has
+        sources.append("plain")
+    for source in sources:
+        query = f"SELECT id FROM {source} WHERE {condition} ORDER BY id"
+        assert it.sql(query, docs=docs, plain=rows)["id"].to_pylist() == expected
 
 
 def test_what_is_no_table_and_what_is_no_query(docs):

@@ -273,7 +273,7 @@ def _hidden(name: str) -> bool:
 _PIECE = 1 << 20
 _LONGEST_RECORD = 1 << 20
 _SHOWN_TEXT = 1_000
-_OPEN_QUOTE = "a quote is opened and not closed"
+OPEN_QUOTE = "a quote is opened and not closed"
 
 Rows = TypeVar("Rows")
 
@@ -353,8 +353,21 @@ def records(lines: Iterable[bytes], delimiter: bytes | None, *, first: int = 1) 
         if is_open:
             waiting.extendleft(reversed(record[1:]))
             del record[1:]
-        yield Record(number, b"".join(record), _OPEN_QUOTE if is_open else None)
+        yield Record(number, b"".join(record), OPEN_QUOTE if is_open else None)
         number += len(record)
+
+
+def open_quote(lines: Iterable[bytes], delimiter: bytes) -> int | None:
+    r"""The number of the line with a quote that is not closed until the end.
+
+    >>> open_quote([b'a,"x\n', b'y",b\n', b'c,"d\n', b"e,f\n"], b",")
+    3
+    """
+    opened, is_open = 0, False
+    for number, line in enumerate(lines, 1):
+        opened = opened if is_open else number
+        is_open = _ends_open(line, delimiter, is_open=is_open)
+    return opened if is_open else None
 
 
 def _ends_open(line: bytes, delimiter: bytes, *, is_open: bool) -> bool:
@@ -421,6 +434,7 @@ def shown_text(record: Record) -> str:
     return text if len(text) <= _SHOWN_TEXT else text[:_SHOWN_TEXT] + "…"
 
 
+NO_OBJECT = "it is not a JSON object"
 _PREFIX = re.compile(r"^(CSV|JSON) parse error: (Row #\d+: )?")
 _CONVERSION = re.compile(
     r"In CSV column #(\d+): .*?CSV conversion error to (\S+): invalid (.*)", re.S
@@ -438,6 +452,8 @@ def line_reason(message: str) -> str:
     message = " ".join(message.split())
     if match := _CONVERSION.search(message):
         return f"column {int(match[1]) + 1}: the {match[3]} is not {match[2]}"
+    if "Column() changed from" in message:
+        return NO_OBJECT
     message = re.sub(r"\.? in row \d+$", "", message)
     prefix = _PREFIX.match(message)
     plain = _PREFIX.sub("", message).rstrip(".")

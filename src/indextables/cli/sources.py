@@ -6,9 +6,11 @@ memory but a few batches, wherever a file is.
 
 from __future__ import annotations
 
+import codecs
 import contextlib
 import io
 import os
+import re
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
@@ -22,11 +24,14 @@ import pyarrow.parquet as pq
 
 from indextables.cli.settings import Format
 from indextables.cli.source_files import (
+    NO_OBJECT,
+    OPEN_QUOTE,
     Record,
     Reject,
     Rejects,
     Source,
     find_sources,
+    open_quote,
     pieces,
     records,
     salvaged,
@@ -249,7 +254,11 @@ def _raw(source: Source) -> Any:
 
 def _stream(source: Source, text: bytes | None = None) -> Any:
     if text is not None:
-        return pa.BufferReader(text)
+        # In Arrow's memory: a thread of its reader may release the text last, and a thread that
+        # asks for Python's lock while the program ends aborts it.
+        memory = pa.BufferOutputStream()
+        memory.write(text)
+        return pa.BufferReader(memory.getvalue())
     return pa.CompressedInputStream(_raw(source), source.codec) if source.codec else _raw(source)
 
 
@@ -270,10 +279,18 @@ def _open_csv(source: Source, types: Mapping[str, pa.DataType], text: bytes | No
         text_reader = _csv_reader(source, text, column_types=texts, include_columns=list(texts),
                              null_values=[""], strings_can_be_null=True,
                              quoted_strings_can_be_null=False)  # fmt: skip
+        last: Any = None
         for batch, words in zip(reader, text_reader, strict=True):
+            if words.num_rows and schema.names[-1] in texts:
+                last = words.column(schema.names[-1])[-1].as_buffer()
             columns = [words.column(f.name) if f.name in texts else c
                        for f, c in zip(schema, batch.columns, strict=True)]  # fmt: skip
             yield pa.RecordBatch.from_arrays(columns, schema=schema)
+        # Arrow takes all lines after a quote that is never closed for its value.
+        if text is None and last is not None and b"\n" in last.to_pybytes():
+            lines = io.BufferedReader(_stream(source), 1 << 20)
+            if (line := open_quote(lines, source.delimiter.encode())) is not None:
+                raise SourceFileError(source.path, f"line {line}: {OPEN_QUOTE}; {_SKIP}")
 
     return schema, batches() if texts else iter(reader)
 
@@ -296,7 +313,7 @@ def _open_json(source: Source, types: Mapping[str, pa.DataType], text: bytes | N
     cast_fields = [pa.field(n, pa.string() if n in cast else t)
              for n, t in types.items() if n not in loose]  # fmt: skip
     reader: Any = pyarrow.json.open_json(
-        _stream(source, text),
+        _without_null_lines(source, text),
         read_options=pyarrow.json.ReadOptions(block_size=INFER_BYTES),
         parse_options=pyarrow.json.ParseOptions(
             explicit_schema=pa.schema(cast_fields) if cast_fields else None
@@ -314,12 +331,58 @@ def _open_json(source: Source, types: Mapping[str, pa.DataType], text: bytes | N
     return _cast(schema, batches(), {name: pa.string() for name in loose})
 
 
+def _without_null_lines(source: Source, text: bytes | None) -> Any:
+    """A text of JSON; a line that is `null` is an error, because Arrow crashes on it."""
+    if text is None:
+        return pa.PythonFile(_NullLines(_stream(source)), "r")
+    _refuse_null_lines(_START + text.removeprefix(codecs.BOM_UTF8))
+    return _stream(source, text)
+
+
+class _NullLines(io.RawIOBase):
+    """Raises an error at a line that is `null`."""
+
+    def __init__(self, stream: Any) -> None:
+        super().__init__()
+        self._stream = stream
+        self._before = _START
+
+    def readable(self) -> bool:
+        return True
+
+    def read(self, size: int | None = -1) -> bytes:
+        piece: bytes = self._stream.read(size)
+        text = self._before + piece.removeprefix(codecs.BOM_UTF8)
+        _refuse_null_lines(text)
+        self._before = text[-_KEPT:]  # a line may go on in the next piece
+        return piece
+
+
+_START = b"}\n"
+"""What is before a text: the end of an object, to which a `null` does not belong."""
+_KEPT = 4096
+_NULL = re.compile(rb"\n\s*null")
+
+
+def _refuse_null_lines(text: bytes) -> None:
+    for found in _NULL.finditer(text):
+        at = found.start() - 1
+        while at >= 0 and text[at : at + 1].isspace():
+            at -= 1
+        # An object may have several lines; a value in it is after one of these.
+        if at >= 0 and text[at : at + 1] not in (b",", b":", b"["):
+            raise pa.ArrowInvalid(NO_OBJECT)
+
+
 # --- lines that cannot be read -------------------------------------------------------------------
 
 
 def _records(source: Source) -> tuple[bytes, Iterator[Record]]:
     """The header of a text file, which JSON lines do not have, and its records."""
-    lines = iter(io.BufferedReader(_stream(source), 1 << 20))
+    stream = io.BufferedReader(_stream(source), 1 << 20)
+    if stream.peek(len(codecs.BOM_UTF8)).startswith(codecs.BOM_UTF8):
+        stream.read(len(codecs.BOM_UTF8))
+    lines = iter(stream)
     if source.format != "csv":
         return b"", records(lines, None)
     delimiter = source.delimiter.encode()
@@ -454,7 +517,7 @@ def _reason(message: str) -> str:
     >>> _reason("JSON parse error: Column(/a) changed from string to number in row 1")[-48:]
     '; a column has values of one kind, in every line'
     """
-    if "Column() changed from" in message:
+    if "Column() changed from object to array in row 0" in message:
         return f"{_ARRAY}; write an object on each line, as `jq -c '.[]'` does"
     if "changed from" in message:
         return f"{message}; a column has values of one kind, in every line"

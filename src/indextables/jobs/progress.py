@@ -11,6 +11,7 @@ import contextlib
 import itertools
 import json
 import os
+import re
 import stat
 import sys
 import tempfile
@@ -21,7 +22,6 @@ from contextvars import ContextVar
 from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
 from typing import Any, Literal, Protocol
-from urllib.parse import urlsplit, urlunsplit
 
 Unit = Literal["rows", "bytes", "splits", "files"]
 
@@ -202,10 +202,12 @@ def without_secrets(uri: str) -> str:
     >>> without_secrets("s3://key:secret@bucket/logs?token=1"), without_secrets("/data/logs")
     ('s3://bucket/logs', '/data/logs')
     """
-    if "://" not in uri:
+    scheme, separator, rest = uri.partition("://")
+    if not separator:
         return uri
-    parts = urlsplit(uri)
-    return urlunsplit(parts._replace(netloc=parts.netloc.rpartition("@")[2], query="", fragment=""))
+    # By hand, because urlsplit raises an error for brackets that hold no IPv6 address.
+    host, slash, path = re.split("[?#]", rest, maxsplit=1)[0].partition("/")
+    return f"{scheme}://{host.rpartition('@')[2]}{slash}{path}"
 
 
 def _folder() -> Path | None:

@@ -55,6 +55,8 @@ CHECKS = ("checksums", "index", "rows")
 
 _SAMPLED_ROWS = 16
 _SAMPLED_WORDS = 8
+_COLUMNS_AT_ONCE = 16
+"""How many columns are compared after one read: to open a split takes as long as it has columns."""
 _ROWS_AT_ONCE = 64 << 10
 
 
@@ -121,20 +123,31 @@ def _index(searcher: SplitSearcher) -> Iterator[str]:
         yield f"its index has {len(indexed):,} documents for {rows:,} rows, or other rows"
         return
     yield from _wrong_hashes(searcher)
-    for name, mapped in searcher.context.mapping.by_name.items():
-        stored = searcher.split.info.mapping.by_name.get(name)
-        if stored is None or not stored.field or stored.kind not in ("text", "string"):
-            continue
-        if stored.fingerprint != mapped.fingerprint:
-            continue  # not used for searches of this table
-        search = _sample(searcher, name)
-        if search is None:
-            continue
-        query = resolve(search, searcher.context.mapping, searcher.context.schema)
-        # Not `searcher.search`: it would fall back to the rows where the index is damaged.
+    names = [
+        name
+        for name, mapped in searcher.context.mapping.by_name.items()
+        if (stored := searcher.split.info.mapping.by_name.get(name)) is not None
+        and stored.field
+        and stored.kind in ("text", "string")
+        and stored.fingerprint == mapped.fingerprint  # others are not used for searches
+    ]
+    for start in range(0, len(names), _COLUMNS_AT_ONCE):
+        yield from _wrong_searches(searcher, names[start : start + _COLUMNS_AT_ONCE])
+
+
+def _wrong_searches(searcher: SplitSearcher, names: Sequence[str]) -> Iterator[str]:
+    """Columns in which the index finds other rows than reading them does."""
+    searches = _samples(searcher, names)
+    queries = [
+        (search, resolve(search, searcher.context.mapping, searcher.context.schema))
+        for search in searches.values()
+    ]
+    # Not `searcher.search`: it would fall back to the rows where the index is damaged.
+    scanned = searcher.scan_all(queries)
+    for name, (_, query), rows in zip(searches, queries, scanned, strict=True):
         # Rows of a source file that left cannot be read any more: they are dead, and left out.
         by_index = searcher.live(matching(searcher.bound(query), searcher.source()))
-        by_rows = searcher.live(searcher.scan(search, query))
+        by_rows = searcher.live(rows)
         assert by_index is not None and by_rows is not None
         if not np.array_equal(by_index, by_rows):
             yield (
@@ -164,13 +177,21 @@ def _wrong_hashes(searcher: SplitSearcher) -> Iterator[str]:
             return
 
 
-def _sample(searcher: SplitSearcher, name: str) -> Search | None:
-    """A search for some rows, each by words of its own together: a common one proves little."""
+def _samples(searcher: SplitSearcher, names: Sequence[str]) -> dict[str, Search]:
+    """Searches by column, each for some rows by words of their own together: a common one proves
+    little. A column without words has none."""
     rows = np.unique(np.linspace(0, searcher.split.info.rows - 1, _SAMPLED_ROWS, dtype=np.int64))
+    stored = [name for name in names if name in searcher.split.rows.schema.names]
+    table = searcher.complete(searcher.split.rows.read_rows(rows, stored), names, rows=rows)
+    samples = {name: _sample(searcher, name, table[name]) for name in names}
+    return {name: search for name, search in samples.items() if search is not None}
+
+
+def _sample(searcher: SplitSearcher, name: str, values: Any) -> Search | None:
     mapped = searcher.context.mapping.by_name[name]
     analyzer = mapped.analyzer
     groups = set()
-    for value in document_values(searcher.column(name, rows), mapped):
+    for value in document_values(values, mapped):
         texts = value if isinstance(value, list) else [value]  # an array of texts is one row
         words_of_texts = (word.text for text in texts for word in analyzer.words(text or ""))
         words = list(dict.fromkeys(words_of_texts))

@@ -942,13 +942,27 @@ class SearchIndex:
             version,
         )  # fmt: skip
 
-    sql = _of_table(
-        Table.sql,
-        """
+    def sql(self, query: str, /, **tables: Any) -> pa.Table:
+        """Run a query in Spark's SQL over the source, without Spark. It is called `this` there.
+
+        Args:
+            query: One SELECT; `indextables.sql` says what it may have. `VERSION AS OF` is a version
+                of the source.
+            tables: Further tables by name, to join.
+
+        Returns:
+            The rows, as an Arrow table.
+
+        Raises:
+            EmbeddedQueryError: The query is wrong, or has something that only Spark has.
+            QueryError: A search in it is wrong.
+
         >>> index.sql("SELECT kind, count(*) AS n FROM this GROUP BY kind ORDER BY n").to_pylist()
         [{'kind': 'blog', 'n': 1}, {'kind': 'news', 'n': 2}]
-        """,
-    )
+        """
+        import indextables
+
+        return self._answer(lambda _: indextables.sql(query, this=self, **tables), None)
 
     def explain(
         self,

@@ -192,6 +192,8 @@ class LogReader:
             if hint.version in nearby.states or hint.version in nearby.checkpoints:
                 try:
                     return self._build(nearby, version, keep_manifest, whole=False)
+                except VersionNotFoundError:
+                    pass  # perhaps the listing is behind
                 except (LogError, ObjectNotFoundError) as error:
                     logger.warning("Reading the whole log of %s: %s", self._store.uri, error)
         return self._build(list_log(self._store), version, keep_manifest, whole=True)
@@ -200,7 +202,7 @@ class LogReader:
         """The snapshot from version files alone: no checkpoint, no cache. The reference."""
         listing = list_log(self._store)
         if not listing.versions:
-            raise self._not_a_table()
+            raise self.not_a_table()
         last = max(listing.versions)
         target = last if version is None else version
         if target not in listing.versions:
@@ -249,12 +251,13 @@ class LogReader:
                 # Retention removed the versions between old checkpoints.
                 raise self._not_found(f"version {target}", listing) from None
         if not whole:
-            raise damage or self._not_a_table()
+            raise damage or self.not_a_table()
         if 0 not in listing.versions:
             raise damage or self._not_found(f"version {target}", listing)
         return empty_snapshot(self._store.uri).advance(self.read_versions(0, target))
 
-    def _not_a_table(self) -> NotATableError:
+    def not_a_table(self) -> NotATableError:
+        """The error of a place without a log."""
         log = self._store.local_path(LOG_DIRECTORY)
         return NotATableError(
             self._store.uri,
@@ -267,7 +270,7 @@ class LogReader:
         try:
             first = empty_snapshot(self._store.uri).advance([self.read_version(0)])
         except ObjectNotFoundError:
-            raise self._not_a_table() from None
+            raise self.not_a_table() from None
         if version is None:
             return self.refresh(first)
         return first.advance(self.read_versions(1, version))
@@ -412,10 +415,12 @@ def version_at(store: Store, reader: LogReader, timestamp_ms: int, *, now_ms: in
     time that has not come either, the version with exactly that stamp is meant, or the newest.
     """
     listing = list_log(store)
+    if listing.latest < 0:
+        raise reader.not_a_table()
     earliest = earliest_readable(listing)
     if earliest is None:
         raise VersionNotFoundError(
-            store.uri, f"version at {timestamp_ms}", earliest=None, latest=None
+            store.uri, f"version of {utc_time(timestamp_ms)}", earliest=None, latest=listing.latest
         )
     there = sorted({*listing.versions, *listing.states, *listing.checkpoints})
     there = there[there.index(earliest) :]

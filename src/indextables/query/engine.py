@@ -36,11 +36,13 @@ from indextables.config import Config
 from indextables.errors import (
     EmbeddedQueryError,
     IndexTablesError,
+    SchemaError,
     SearchCallError,
     StoppedError,
     require,
 )
 from indextables.jobs.assignments import lower_case, upper_case
+from indextables.lake.search_index import SearchIndex
 from indextables.plan.view import mapping_from_json
 from indextables.predicate import Column, Search
 from indextables.predicate.names import escaped_field
@@ -67,6 +69,7 @@ from indextables.query.relations import (
 )
 from indextables.query.rewrite import Opener, Rewritten, rewrite
 from indextables.runner import Result, Stop, current_stop
+from indextables.schema import normalize
 from indextables.split.mapping import TableMapping
 from indextables.split.mapping_options import build_mapping
 from indextables.split.search import columns_needed, search_rows
@@ -86,9 +89,9 @@ def sql(query: str, /, **tables: Any) -> pa.Table:
 
     Args:
         query: One SELECT, with any WITH, joins, subqueries, windows and set operations.
-        tables: The tables by the names that the query has for them: index tables, data sets of
-            Arrow, or anything with Arrow's C interface (Arrow tables, pandas and Polars
-            DataFrames).
+        tables: The tables by the names that the query has for them: index tables, search indexes,
+            data sets of Arrow, or anything with Arrow's C interface (Arrow tables, pandas and
+            Polars DataFrames).
 
     Returns:
         The rows, as an Arrow table.
@@ -119,20 +122,27 @@ def sql(query: str, /, **tables: Any) -> pa.Table:
                 f"There is no table '{'.'.join(parts)}'. {passed}Pass it by its name: "
                 f"sql(query, {parts[-1]}=…)."
             )
+        moment = None if at is None else _moment(at)
+        if isinstance(table, SearchIndex):
+            return table.table(version=version, timestamp=moment)
         if version is None and at is None:
             return table
         if not isinstance(table, Table):
             raise EmbeddedQueryError(f"'{parts[0]}' is not an index table and has one version.")
-        moment = None if at is None else _moment(at)
+        if table.view.elsewhere is not None:  # versions of its log are not those of its source
+            raise EmbeddedQueryError(
+                f"'{parts[0]}' is the source of a search index at one version. Pass the index "
+                f"itself: sql(query, {parts[0]}=index)."
+            )
         return Table.of_log(table.log, version=version, timestamp=moment)
 
     return run_query(query, opened).read_all()
 
 
-def _relation(name: str, table: Any) -> Table | pa.Table | ds.Dataset:
+def _relation(name: str, table: Any) -> Table | SearchIndex | pa.Table | ds.Dataset:
     if isinstance(table, Table):
         return copy.copy(table)
-    if isinstance(table, pa.Table | ds.Dataset):
+    if isinstance(table, SearchIndex | pa.Table | ds.Dataset):
         return table
     pandas = sys.modules.get("pandas")
     if pandas is not None and isinstance(table, pandas.DataFrame):
@@ -141,8 +151,8 @@ def _relation(name: str, table: Any) -> Table | pa.Table | ds.Dataset:
         return pa.table(table)
     except (TypeError, ValueError, pa.ArrowException) as error:
         raise EmbeddedQueryError(
-            f"'{name}' is not a table: {type(table).__name__}. Pass an index table, an Arrow table "
-            f"or a DataFrame. ({error})"
+            f"'{name}' is not a table: {type(table).__name__}. Pass an index table, a search "
+            f"index, an Arrow table or a DataFrame. ({error})"
         ) from None
 
 
@@ -264,9 +274,9 @@ class _Engine:
         self.register(INITCAP, _initcaps, ["VARCHAR"], "VARCHAR")
         self.register(REPLACE, _replaced, ["VARCHAR"] * 3, "VARCHAR")
         self.register(REGEXP_REPLACE, _regexp_replaced, ["VARCHAR"] * 3, "VARCHAR")
-        self.register(SEARCH_FUNCTION, _search_values, ["VARCHAR", "VARCHAR"], "BOOLEAN")
+        self.register(SEARCH_FUNCTION, _search_values, None, "BOOLEAN")
         self.register(SNIPPET, _snippets_of_values, ["VARCHAR", "VARCHAR"], "VARCHAR")
-        self.register(MAPPED_SEARCH, _search_mapped, ["VARCHAR"] * 3, "BOOLEAN")
+        self.register(MAPPED_SEARCH, _search_mapped, None, "BOOLEAN")
         self.register(MAPPED_SNIPPET, _snippets_mapped, ["VARCHAR"] * 3, "VARCHAR")
 
     @classmethod
@@ -343,12 +353,12 @@ class _Engine:
         self,
         name: str,
         work: Callable[..., Any],
-        arguments: list[str],
+        arguments: list[str] | None,
         result: str,
         *,
         is_called_for_each_row: bool = False,
     ) -> None:
-        """Give queries a function that DuckDB does not have."""
+        """Give queries a function that DuckDB does not have; without types it takes any."""
 
         failures = self.failures  # a reference to the engine itself would be a cycle
 
@@ -742,7 +752,11 @@ def _snippets_mapped(values: Any, queries: Any, mappings: Any) -> Any:
 
 
 def _searched(values: Any, queries: Any, mappings: Any) -> tuple[pa.Table, Search, TableMapping]:
-    rows = pa.table({VALUE: pc.cast(values, pa.string())})
+    rows = pa.table({VALUE: values})
+    try:
+        rows = rows.cast(normalize(rows.schema))
+    except SchemaError:  # no column could be of this type
+        rows = pa.table({VALUE: pc.cast(values, pa.string())})
     text = queries[0].as_py() if len(queries) else "*"
     query = parse_search(text, schema=rows.schema, max_length=len(text), max_depth=150)
     if len(mappings):

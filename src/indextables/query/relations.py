@@ -341,7 +341,7 @@ def mapping_of(column: Any, relation: Relation | None) -> FieldMapping:
 
 def value_mapping(field: FieldMapping) -> str | None:
     """How values of a column are searched, as JSON; None if as the default mapping does it."""
-    if field.kind not in ("text", "string", "json") or not field.indexed:
+    if field.kind not in ("text", "string", "json", "ip") or not field.indexed:
         return None
     usual = build_mapping(pa.schema([(VALUE, pa.string())]), Config()).fields[0]
     if field.fingerprint == usual.fingerprint and not field.synonyms:

@@ -11,6 +11,7 @@ between queries, within a limit on the size that they have in their files.
 from __future__ import annotations
 
 import contextlib
+import itertools
 import threading
 import warnings
 from collections import OrderedDict
@@ -583,20 +584,27 @@ class SplitSearcher:
 
     def scan(self, search: Search, query: Query) -> RowNumbers:
         """Search without the index, a piece of the rows at a time."""
+        return self.scan_all([(search, query)])[0]
+
+    def scan_all(self, queries: Sequence[tuple[Search, Query]]) -> list[RowNumbers]:
+        """Several searches without the index; their columns are read together."""
         stored = self.split.rows.schema.names
-        needed = [name for name in columns_of(query) if name in stored]
-        row_numbers = []
+        columns = [set(columns_of(query)) for _, query in queries]
+        needed = [name for name in dict.fromkeys(itertools.chain(*columns)) if name in stored]
+        row_numbers: list[list[RowNumbers]] = [[] for _ in queries]
         for first, table in self.split.rows.batches(needed, rows_at_once=64 << 10):
-            mask = search_rows(
-                search,
-                self.complete(table),
-                self.context.mapping,
-                schema=self.context.schema,
-                zone=self.context.zone,
-                max_expansions=self.context.max_expansions,
-            )
-            row_numbers.append(np.flatnonzero(mask) + first)
-        return np.concatenate(row_numbers) if row_numbers else np.zeros(0, dtype=np.int64)
+            rows = self.complete(table)
+            for found, (search, _), named in zip(row_numbers, queries, columns, strict=True):
+                mask = search_rows(
+                    search,
+                    rows.select([name for name in rows.schema.names if name in named]),
+                    self.context.mapping,
+                    schema=self.context.schema,
+                    zone=self.context.zone,
+                    max_expansions=self.context.max_expansions,
+                )
+                found.append(np.flatnonzero(mask) + first)
+        return [np.concatenate([*found, np.zeros(0, dtype=np.int64)]) for found in row_numbers]
 
     def complete(
         self,
