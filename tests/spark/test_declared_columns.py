@@ -385,8 +385,9 @@ def test_analyze_table_has_nothing_to_do(spark, name):
         with pytest.raises(PySparkException, match="TABLE_OR_VIEW_NOT_FOUND"):
             spark.sql(text)
     spark.sql(f"CREATE TABLE {name}_2 (id INT) USING indextables")
-    with pytest.raises(PySparkException, match="MSCK REPAIR TABLE is not supported"):
+    with pytest.raises(PySparkException, match="MSCK REPAIR TABLE is not allowed") as refused:
         spark.sql(f"MSCK REPAIR TABLE {name}_2")
+    assert refused.value.getCondition() == "NOT_A_PARTITIONED_TABLE"
     spark.sql(f"DROP TABLE {name}_2")
 
 
