@@ -118,7 +118,8 @@ def files_with_tables(resources: Path, views: bool = False) -> list[Path]:
     for path in sorted(inputs.rglob("*.sql")):
         if path.relative_to(inputs).parts[0] in ("udaf", "udtf"):
             continue  # they want functions that only Spark's own test jar has
-        text = "\n".join(statements(path)[1])  # with those of the files that it imports
+        # With the statements of the files that it imports.
+        text = "\n".join([path.read_text(), *statements(path)[1]])
         touches = _CREATES.search(text) or built_in.search(text)
         if touches or (views and re.search(_TEMPORARY, text, re.IGNORECASE)):
             chosen.append(path)
