@@ -52,6 +52,12 @@ _ONEK = (
     "twothousand int, fivethous int, tenthous int, odd int, even int, stringu1 string, "
     "stringu2 string, string4 string"
 )
+# What Spark's suite sets for the files of a folder.
+_OF_FOLDERS = {
+    "nonansi": {"spark.sql.ansi.enabled": "false"},
+    "postgreSQL": {"spark.sql.legacy.interval.enabled": "true"},
+    "timestampNTZ": {"spark.sql.timestampType": "TIMESTAMP_NTZ"},
+}
 # What a statement prints of the format, of the place and of the moment.
 _ALIKE = (
     (re.compile(r"\bindextables\b", re.IGNORECASE), "parquet"),
@@ -110,9 +116,10 @@ def files_with_tables(resources: Path, views: bool = False) -> list[Path]:
     built_in = re.compile(rf"\b({'|'.join(_BUILT_IN)})\b", re.IGNORECASE)
     chosen = []
     for path in sorted(inputs.rglob("*.sql")):
-        if path.relative_to(inputs).parts[0] in ("udf", "udaf", "udtf"):
+        if path.relative_to(inputs).parts[0] in ("udaf", "udtf"):
             continue  # they want functions that only Spark's own test jar has
-        text = path.read_text()
+        # With the statements of the files that it imports.
+        text = "\n".join([path.read_text(), *statements(path)[1]])
         touches = _CREATES.search(text) or built_in.search(text)
         if touches or (views and re.search(_TEMPORARY, text, re.IGNORECASE)):
             chosen.append(path)
@@ -175,13 +182,16 @@ def run_file(
     session = spark.newSession()
     session.conf.set("spark.sql.sources.default", file_format)
     session.conf.set("spark.sql.legacy.createHiveTableByDefault", "false")
-    for name, value in settings.items():
+    folder = path.parts[path.parts.index("inputs") + 1]
+    for name, value in (_OF_FOLDERS.get(folder, {}) | settings).items():
         try:
             session.conf.set(name, value)
         except Exception as error:
             logger.warning("%s: %s was not set: %s", path.name, name, type(error).__name__)
+    _register_functions(session, folder)
     place = _fresh_database(session)
-    wanted = [name for name in _BUILT_IN if re.search(rf"\b{name}\b", path.read_text(), re.I)]
+    every = "\n".join(texts)
+    wanted = [name for name in _BUILT_IN if re.search(rf"\b{name}\b", every, re.I)]
     _make_tables(session, wanted, file_format, resources)
     texts = [_USING.sub(f"USING {file_format}", text) for text in texts]
     try:
@@ -192,6 +202,19 @@ def run_file(
         _fresh_database(session)
         session.sql(f"DROP DATABASE IF EXISTS {DATABASE} CASCADE")
         shutil.rmtree(place, ignore_errors=True)
+
+
+def _register_functions(session: SparkSession, folder: str) -> None:
+    """What Spark's suite registers for the files of a folder."""
+    if folder == "udf":
+        session.udf.register("udf", lambda value: None if value is None else str(value))
+    elif folder == "postgreSQL":
+        for name, answer in (("booleq", "a = b"), ("boolne", "a <> b")):
+            session.sql(
+                f"CREATE TEMPORARY FUNCTION {name}(a BOOLEAN, b BOOLEAN) RETURNS BOOLEAN "
+                f"RETURN {answer}"
+            )
+        session.sql("CREATE TEMPORARY FUNCTION vol(s STRING) RETURNS STRING RETURN s")
 
 
 def _fresh_database(session: SparkSession) -> Path:
@@ -330,6 +353,9 @@ def main() -> None:
             "spark.sql.session.timeZone": "America/Los_Angeles",
             "spark.sql.warehouse.dir": tempfile.mkdtemp(prefix=f"{DATABASE}-"),
             "spark.log.structuredLogging.enabled": "false",
+            # What Spark's suite enables.
+            "spark.sql.collation.schemaLevel.enabled": "true",
+            "spark.sql.timeType.enabled": "true",
         },
     )
     spark.sparkContext.setLogLevel("OFF")

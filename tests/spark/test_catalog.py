@@ -152,7 +152,7 @@ def test_whether_a_table_exists(spark, name):
     ("rest", "sentence"),
     [
         ("USING indextables", "has no columns"),
-        ("(id bigint) USING indextables CLUSTER BY (id)", "have no clustering.*Use PARTITIONED BY"),
+        ("(id bigint) USING indextables PARTITIONED BY (days(id))", "by columns, not by days"),
         ("(_score float) USING indextables", "a hidden column that every index table has"),
     ],
 )

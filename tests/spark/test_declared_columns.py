@@ -385,8 +385,9 @@ def test_analyze_table_has_nothing_to_do(spark, name):
         with pytest.raises(PySparkException, match="TABLE_OR_VIEW_NOT_FOUND"):
             spark.sql(text)
     spark.sql(f"CREATE TABLE {name}_2 (id INT) USING indextables")
-    with pytest.raises(PySparkException, match="MSCK REPAIR TABLE is not supported"):
+    with pytest.raises(PySparkException, match="MSCK REPAIR TABLE is not allowed") as refused:
         spark.sql(f"MSCK REPAIR TABLE {name}_2")
+    assert refused.value.getCondition() == "NOT_A_PARTITIONED_TABLE"
     spark.sql(f"DROP TABLE {name}_2")
 
 
@@ -459,10 +460,45 @@ def test_partitions_are_listed_dropped_and_truncated(spark, name):
         spark.sql(f"ALTER TABLE {name} DROP PARTITION (day = DATE '2024-01-01', lang = 'de')")
     with pytest.raises(PySparkException, match="PARTITIONS_NOT_FOUND"):
         spark.sql(f"TRUNCATE TABLE {name} PARTITION (day = DATE '2024-01-01', lang = 'de')")
-    with pytest.raises(PySparkException, match="INSERT them"):
-        spark.sql(f"ALTER TABLE {name} ADD PARTITION (day = DATE '2024-01-01', lang = 'de')")
+    with pytest.raises(PySparkException, match="leave out LOCATION"):
+        spark.sql(
+            f"ALTER TABLE {name} ADD PARTITION (day = DATE '2024-01-01', lang = 'de') LOCATION 'x'"
+        )
     spark.sql(f"TRUNCATE TABLE {name}")
     assert rows(spark, f"SHOW PARTITIONS {name}") == []
+
+
+@pytest.mark.parametrize(
+    ("name", "format_"),
+    [(CATALOGS[1], "parquet"), *((one, "indextables") for one in CATALOGS)],
+    indirect=["name"],
+)
+def test_a_partition_is_added_as_on_parquet(spark, name, format_):
+    spark.sql(
+        f"CREATE TABLE {name} (a INT, n DOUBLE, t TIMESTAMP) USING {format_} PARTITIONED BY (n, t)"
+    )
+    first, second, third = (
+        f"(n = {n}, t = TIMESTAMP '{year}-01-01 10:00:00')"
+        for n, year in ((1.5, 2024), (2, 2025), (3, 2024))
+    )
+    spark.sql(f"ALTER TABLE {name} ADD PARTITION {first} PARTITION {third}")
+    with pytest.raises(PySparkException, match="PARTITIONS_ALREADY_EXIST"):
+        spark.sql(f"ALTER TABLE {name} ADD PARTITION {first}")
+    spark.sql(f"ALTER TABLE {name} ADD IF NOT EXISTS PARTITION {first}")
+    listed = f"SHOW PARTITIONS {name}"
+    assert [one[0][:5] for one in rows(spark, listed)] == ["n=1.5", "n=3.0"]
+    assert rows(spark, f"SELECT * FROM {name}") == []
+    # A partition that has rows is the same as the one that was declared.
+    spark.sql(f"INSERT INTO {name} VALUES (1, 1.5, TIMESTAMP '2024-01-01 10:00:00')")
+    assert len(rows(spark, listed)) == 2
+    spark.sql(f"TRUNCATE TABLE {name} PARTITION {first}")
+    assert len(rows(spark, listed)) == 2
+    assert len(rows(spark, f"DESCRIBE {name} PARTITION {first}")) >= 3
+    spark.sql(f"ALTER TABLE {name} PARTITION {first} RENAME TO PARTITION {second}")
+    spark.sql(f"ALTER TABLE {name} DROP PARTITION {third}")
+    assert [one[0][:5] for one in rows(spark, listed)] == ["n=2.0"]
+    with pytest.raises(PySparkException, match="PARTITIONS_NOT_FOUND"):
+        spark.sql(f"ALTER TABLE {name} DROP PARTITION {third}")
 
 
 @pytest.mark.parametrize(

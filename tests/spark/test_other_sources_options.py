@@ -128,20 +128,79 @@ def test_create_table_of_the_catalog_api(spark, frame, tmp_path):
         spark.sql("DROP TABLE IF EXISTS made")
 
 
-@pytest.mark.parametrize("name", ["cut", pytest.param("indextables.cut", marks=pytest.mark.long)])
-def test_buckets_are_refused(spark, frame, tmp_path, name):
-    spark.sql(f"DROP TABLE IF EXISTS {name}")
+NAMES = ["cut", pytest.param("indextables.cut", marks=pytest.mark.long)]
+
+
+def test_a_path_takes_no_buckets(frame, tmp_path):
     writer = frame.write.format("indextables")
-    sentence = r"have no (bucketBy|clusterBy|sortBy|buckets|clustering)"
     for cut in (writer.bucketBy(2, "id"), frame.write.format("indextables").clusterBy("id")):
-        with pytest.raises(ConfigError, match=sentence):
+        with pytest.raises(ConfigError, match=r"A path takes no (bucketBy|clusterBy)"):
             cut.save(str(tmp_path / "t"))
-        with pytest.raises((PySparkException, ConfigError), match=sentence):
-            cut.saveAsTable(name)
-    for clause in ("CLUSTERED BY (id) INTO 4 BUCKETS", "CLUSTER BY (id)",
-                   "PARTITIONED BY (bucket(4, id))"):  # fmt: skip
-        with pytest.raises(PySparkException, match=f"{sentence}|partitioned by columns"):
-            spark.sql(f"CREATE TABLE {name} (id long, body string) USING indextables {clause}")
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_declared_buckets_are_kept_and_shown(spark, frame, name):
+    """Spark's formats lay rows out by them; here they are kept, follow renames, and say no more."""
+
+    def layout():
+        columns = spark.catalog.listColumns(name)
+        return [c.name for c in columns if c.isBucket], [c.name for c in columns if c.isCluster]
+
+    spark.sql(f"DROP TABLE IF EXISTS {name}")
+    spark.sql(
+        f"CREATE TABLE {name} (id long, p string, body string) USING indextables "
+        "PARTITIONED BY (p) CLUSTERED BY (id) SORTED BY (body) INTO 4 BUCKETS"
+    )
+    frame.write.insertInto(name)
+    spark.sql(f"INSERT OVERWRITE {name} PARTITION (p = 'c') SELECT 3, 'z'")
+    assert layout() == (["id"], [])
+    shown = spark.sql(f"SHOW CREATE TABLE {name}").first()[0]
+    assert "PARTITIONED BY (p, sorted_bucket(id, 4, body))" in shown
+    assert "declaredLayout" not in shown
+    spark.sql(f"ALTER TABLE {name} RENAME COLUMN id TO number")
+    assert layout() == (["number"], [])
+    assert sorted(spark.table(name).toPandas()["number"]) == [1, 2, 3]
+    spark.sql(f"ALTER TABLE {name} DROP COLUMN body")
+    assert layout() == ([], [])
+    with pytest.raises(PySparkException, match="this one has partitions"):
+        spark.sql(f"ALTER TABLE {name} CLUSTER BY (number)")
+    spark.sql(f"DROP TABLE {name}")
+    spark.sql(f"CREATE TABLE {name} (id long, p string) USING indextables CLUSTER BY (p)")
+    assert layout() == ([], ["p"])
+    spark.sql(f"ALTER TABLE {name} CLUSTER BY (ID)")
+    assert layout() == ([], ["id"])
+    spark.sql(f"ALTER TABLE {name} CLUSTER BY NONE")
+    assert layout() == ([], [])
+    spark.sql(f"DROP TABLE {name}")
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_save_as_table_declares_buckets(spark, frame, name):
+    spark.sql(f"DROP TABLE IF EXISTS {name}")
+    for cut, described in (
+        (lambda writer: writer.bucketBy(2, "id"), "bucket(2, id)"),
+        (lambda writer: writer.bucketBy(3, "id", "p").sortBy("body"),
+         "sorted_bucket(id, p, 3, body)"),
+    ):  # fmt: skip
+        cut(frame.write.format("indextables").mode("overwrite")).saveAsTable(name)
+        assert described in spark.sql(f"SHOW CREATE TABLE {name}").first()[0]
+        assert spark.table(name).count() == 2
+    cut(frame.write.format("indextables").mode("append")).saveAsTable(name)
+    assert spark.table(name).count() == 4
+    frame.write.format("indextables").mode("overwrite").saveAsTable(name)
+    assert "bucket" not in spark.sql(f"SHOW CREATE TABLE {name}").first()[0]
+    spark.sql(f"DROP TABLE {name}")
+
+
+def test_options_of_a_table_in_a_local_folder_are_kept(spark):
+    """As of Spark's formats: what the format does not have says nothing to it."""
+    spark.sql("DROP TABLE IF EXISTS with_options")
+    spark.sql(
+        "CREATE TABLE with_options (a string) USING indextables OPTIONS (b '2', password 'secret')"
+    )
+    spark.sql("INSERT INTO with_options VALUES ('x')")
+    assert spark.table("with_options").count() == 1
+    spark.sql("DROP TABLE with_options")
 
 
 @pytest.mark.filterwarnings("ignore:.*has no effect")

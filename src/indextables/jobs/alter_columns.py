@@ -1,4 +1,4 @@
-"""Changing columns and properties of a table: its metadata, which rewrites no split.
+"""Changing columns, properties and declared partitions: metadata, which rewrites no split.
 
 A renamed column keeps the name that it is stored under. A dropped one leaves the schema and the
 mapping; splits keep its values until they are merged or rewritten, and nothing reads them. Options
@@ -8,10 +8,11 @@ that are there: those of splits that do not have the column.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
+import orjson
 import pyarrow as pa
 
 from indextables import config as keys
@@ -35,7 +36,7 @@ from indextables.log.snapshot import Snapshot
 from indextables.log.transaction import Operation, Transaction
 from indextables.log.transaction_log import TransactionLog
 from indextables.plan.column_names import names_in, names_of, shown_metadata, stored_mapping
-from indextables.plan.view import INTERNAL_PROPERTIES, TableView
+from indextables.plan.view import INTERNAL_PROPERTIES, PARTITIONS_PROPERTY, TableView
 from indextables.predicate.names import resolve_column
 from indextables.schema import normalize, refuse_hidden, to_json, type_name
 from indextables.schema.conformity import (
@@ -305,3 +306,63 @@ def _protocol(snapshot: Snapshot, config: Config, needed: Collection[str]) -> Pr
         raise UnsupportedFeatureError(snapshot.uri, role="writer", features=sorted(needed))
     features = tuple(sorted({*needed, *(DEFAULT_PROTOCOL.reader_features or ())}))
     return replace(DEFAULT_PROTOCOL, reader_features=features, writer_features=features)
+
+
+# --- partitions that need no rows ------------------------------------------------------------
+
+PartitionTexts = Mapping[str, str]
+"""Values as the log spells them, by the stored names of columns; nulls are left out."""
+
+
+def declared_partitions(metadata: Metadata) -> list[PartitionTexts]:
+    """The partitions that were added without rows, in that order.
+
+    One that has splits is listed anyway. A declared one stays when its rows are gone.
+    """
+    text = metadata.configuration.get(PARTITIONS_PROPERTY)
+    partitions: list[PartitionTexts] = [] if text is None else orjson.loads(text)
+    return partitions
+
+
+def add_partitions(log: TransactionLog, partitions: Sequence[PartitionTexts]) -> None:
+    """Declare partitions; one that is declared already stays as it is."""
+
+    def added(declared: list[PartitionTexts]) -> list[PartitionTexts]:
+        return [*declared, *(one for one in partitions if one not in declared)]
+
+    _change(log, added)
+
+
+def forget_partitions(log: TransactionLog, partitions: Sequence[PartitionTexts]) -> bool:
+    """Declare partitions no more; whether one of them was."""
+    return _change(log, lambda declared: [one for one in declared if one not in partitions])
+
+
+def rename_declared(log: TransactionLog, old: PartitionTexts, new: PartitionTexts) -> None:
+    """Give a partition other values, if it is declared."""
+    _change(log, lambda declared: [new if one == old else one for one in declared])
+
+
+def _change(
+    log: TransactionLog, change: Callable[[list[PartitionTexts]], list[PartitionTexts]]
+) -> bool:
+    """Change the declared partitions; whether they are others now."""
+
+    def plan(newest: Snapshot) -> list[Action]:
+        before = declared_partitions(newest.metadata)
+        after = change(before)
+        if after == before:
+            return []
+        configuration = {
+            key: value
+            for key, value in newest.metadata.configuration.items()
+            if key != PARTITIONS_PROPERTY
+        }
+        if after:
+            configuration[PARTITIONS_PROPERTY] = orjson.dumps(after).decode()
+        return [replace(newest.metadata, configuration=configuration)]
+
+    if not plan(log.newest()):
+        return False
+    log.commit(Transaction(operation=Operation.METADATA, transform=plan))
+    return True

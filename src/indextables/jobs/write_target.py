@@ -13,9 +13,10 @@ from __future__ import annotations
 import time
 import uuid
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
+import orjson
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -32,7 +33,12 @@ from indextables.log.actions import (
 )
 from indextables.log.snapshot import Snapshot
 from indextables.plan.column_names import names_in, shown_metadata, stored_mapping
-from indextables.plan.view import TableView, default_fields
+from indextables.plan.view import (
+    LAYOUT_PROPERTY,
+    PARTITIONS_PROPERTY,
+    TableView,
+    default_fields,
+)
 from indextables.predicate import Predicate, Search, searches
 from indextables.predicate.spark_tokens import tokenize
 from indextables.predicate.sql_text import parse_predicate
@@ -177,6 +183,53 @@ def constraint_protocol(snapshot: Snapshot, config: Config) -> list[Protocol]:
         raise UnsupportedFeatureError(snapshot.uri, role="writer", features=[CHECK_CONSTRAINTS])
     features = tuple(sorted({CHECK_CONSTRAINTS, *(DEFAULT_PROTOCOL.writer_features or ())}))
     return [replace(DEFAULT_PROTOCOL, writer_features=features)]
+
+
+# --- declared buckets and clustering ---------------------------------------------------------
+
+ColumnPath = tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class DeclaredLayout:
+    """Buckets or clustering as a statement declares them, by the names of columns that users have.
+
+    They choose no rows and no order. Splits are cut by size and merged, which keeps no bucket, so
+    Spark is told of them where it describes the table, and never that rows are laid out by them.
+    """
+
+    columns: tuple[ColumnPath, ...]
+    buckets: int | None = None
+    """None of clustering, which has no number."""
+    sorted_by: tuple[ColumnPath, ...] = ()
+
+    @classmethod
+    def from_json(cls, text: str) -> DeclaredLayout:
+        """Read the property of a table.
+
+        >>> DeclaredLayout.from_json('{"columns":[["a"]],"buckets":2,"sorted_by":[["b"]]}')
+        DeclaredLayout(columns=(('a',),), buckets=2, sorted_by=(('b',),))
+        """
+        document = orjson.loads(text)
+        return cls(
+            columns=tuple(map(tuple, document["columns"])),
+            buckets=document["buckets"],
+            sorted_by=tuple(map(tuple, document["sorted_by"])),
+        )
+
+    def to_json(self) -> str:
+        return orjson.dumps(asdict(self)).decode()
+
+    def renamed(self, new_names: Mapping[str, str | None]) -> DeclaredLayout | None:
+        """The layout after columns got new names; None if one of them is gone."""
+        roots = {path[0] for path in (*self.columns, *self.sorted_by)}
+        if any(new_names.get(root, root) is None for root in roots):
+            return None
+
+        def followed(paths: tuple[ColumnPath, ...]) -> tuple[ColumnPath, ...]:
+            return tuple((new_names.get(root) or root, *rest) for root, *rest in paths)
+
+        return DeclaredLayout(followed(self.columns), self.buckets, followed(self.sorted_by))
 
 
 # --- rows and their target -------------------------------------------------------------------
@@ -389,7 +442,12 @@ def replaced_table(
     base = replace(shown.mapping, fields=tuple(f for f in shown.mapping.fields if f.name in same))
     new_names = {name: name if name in columns.names else None for name in old.names}
     kept = properties_of(view.snapshot.metadata.configuration, new_names)
-    kept = {key: value for key, value in kept.items() if not _is_of_columns(key)}
+    # Declared partitions may have other columns or types than those of the new rows.
+    kept = {
+        key: value
+        for key, value in kept.items()
+        if not _is_of_columns(key) and key != PARTITIONS_PROPERTY
+    }
     options = view.settings.over_properties(kept if properties is None else properties)
     mapping = build_mapping(columns, options, partition_by=partition_by, base=base)
     stored = view.names.stored_columns(columns)
@@ -502,7 +560,11 @@ def properties_of(
     for key, value in configuration.items():
         name = canonical(key)
         prefix = next((p for p in _PREFIXES if name.startswith(p)), None)
-        if prefix is not None and _root(name[len(prefix) :], new_names) is not None:
+        if key == LAYOUT_PROPERTY:
+            layout = DeclaredLayout.from_json(value).renamed(new_names)
+            if layout is not None:
+                followed[key] = layout.to_json()
+        elif prefix is not None and _root(name[len(prefix) :], new_names) is not None:
             field = _followed_name(name[len(prefix) :], changed)
             if field is not None:
                 followed[key if field == name[len(prefix) :] else prefix + field] = value

@@ -42,8 +42,13 @@ from indextables.xref.route import Router
 
 SEARCH_INDEX_PROPERTY = "indextables.searchIndex"
 """The source of a search index, whose splits have no rows: `lake` reads those elsewhere."""
+PARTITIONS_PROPERTY = "indextables.declaredPartitions"
+"""Partitions that were added and need no rows; see `jobs.alter_columns`."""
+LAYOUT_PROPERTY = "indextables.declaredLayout"
+"""Buckets or clustering; see `jobs.write_target`."""
 INTERNAL_PROPERTIES = (
-    MAPPING_PROPERTY, REGISTRY_PREFIX, CONSTRAINT_PREFIX, SEARCH_INDEX_PROPERTY,
+    MAPPING_PROPERTY, REGISTRY_PREFIX, CONSTRAINT_PREFIX, SEARCH_INDEX_PROPERTY, LAYOUT_PROPERTY,
+    PARTITIONS_PROPERTY,
 )  # fmt: skip
 """The prefix of properties that users neither set nor see."""
 

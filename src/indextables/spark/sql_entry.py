@@ -319,7 +319,11 @@ def _nothing_to_do(
         except IndexTablesError:
             raise error from None
         if match is not None and match["repairs"] and not metadata.partition_columns:
-            raise
+            raise AnalysisException(  # as Spark says it of its own formats
+                f"[NOT_A_PARTITIONED_TABLE] Operation {match['repairs'].upper()} is not allowed "
+                f"for {match['name']} because it is not a partitioned table. SQLSTATE: 42809",
+                errorClass="NOT_A_PARTITIONED_TABLE",
+            ) from None
     return spark.createDataFrame([], StructType([]))
 
 

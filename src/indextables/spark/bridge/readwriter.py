@@ -328,9 +328,6 @@ def _save_as_table(
 ) -> None:
     if is_enabled(writer._spark):
         make_active(writer._spark)
-        provider = kwargs.get("format") or (args[0] if args else None) or writer._jwrite.source()
-        if provider.lower() in PROVIDERS:
-            _refuse_buckets(writer._jwrite)
     return original(writer, name, *args, **kwargs)
 
 
@@ -482,13 +479,16 @@ def _with_session(stream: Any, options: dict[str, str], path: str | None) -> Sou
 
 
 def _refuse_buckets(java: Any) -> None:
+    """Only a table with a name is declared with them, as of Spark's own formats."""
     for buckets, name in (
         (java.numBuckets(), "bucketBy"),
         (java.sortColumnNames(), "sortBy"),
         (java.clusteringColumns(), "clusterBy"),
     ):
         if buckets.isDefined():
-            raise ConfigError(f"Index tables have no {name}; use partitionBy, or leave it out.")
+            raise ConfigError(
+                f"A path takes no {name}, which lays out no rows. Use partitionBy, or saveAsTable."
+            )
 
 
 def _in_columns_case(spark: SparkSession, names: list[str], columns: list[str]) -> list[str]:

@@ -28,11 +28,12 @@ from indextables.errors import (
     first_line,
 )
 from indextables.jobs.alter_columns import actions_for, with_properties
-from indextables.jobs.write_target import add_constraint, drop_constraint
-from indextables.log.actions import SUPPORTED_VERSION, Action, Protocol
+from indextables.jobs.write_target import DeclaredLayout, add_constraint, drop_constraint
+from indextables.log.actions import SUPPORTED_VERSION, Action, Metadata, Protocol
 from indextables.log.snapshot import Snapshot
-from indextables.plan.column_names import ColumnNames, names_of
-from indextables.plan.view import TableView
+from indextables.plan.column_names import ColumnNames, names_in, names_of
+from indextables.plan.view import LAYOUT_PROPERTY, TableView
+from indextables.predicate.names import resolve_column
 from indextables.schema import evolve, type_name
 from indextables.schema.conformity import can_be_default, with_existence_default
 from indextables.schema.types import FIELD_METADATA
@@ -44,7 +45,6 @@ CONSTRAINT_CHANGES = ("AddConstraint", "DropConstraint")
 _STORED_NAME = "indextables.storedName"
 """Spark keeps the metadata of a field through its changes, and so the name that it is stored by."""
 _BY_NAME = {"RenameColumn": "renamed", "DeleteColumn": "dropped"}
-_UNSUPPORTED = {"ClusterBy": "has no clustering"}
 _IDENTIFIER = re.compile(r"IDENTIFIER\((['\"])([^'\"\\]+)\1\)", re.IGNORECASE)
 _CHAR = re.compile(r"\"char\((\d+)\)\"")
 
@@ -97,6 +97,9 @@ def changed(view: TableView, changes: Sequence[JavaObject], java: Jvm) -> list[A
     properties: dict[str, str | None] = {}
     for change in changes:
         change_name = change.getClass().getSimpleName()
+        if change_name == "ClusterBy":
+            metadata = _clustered(metadata, change)
+            continue
         if change_name not in ("SetProperty", "RemoveProperty"):
             columns.append(change)
             continue
@@ -111,6 +114,22 @@ def changed(view: TableView, changes: Sequence[JavaObject], java: Jvm) -> list[A
     schema, stored = _changed_columns(view.snapshot, columns, java)
     after = view.at(replace(view.snapshot, metadata=metadata))
     return actions_for(after, schema, stored)
+
+
+def _clustered(metadata: Metadata, change: JavaObject) -> Metadata:
+    """Metadata with other columns of clustering; without any after CLUSTER BY NONE."""
+    if metadata.partition_columns:
+        raise SchemaError("A table has partitions or clustering, and this one has partitions.")
+    configuration = dict(metadata.configuration)
+    configuration.pop(LAYOUT_PROPERTY, None)
+    shown = names_in(metadata).shown
+    columns = tuple(
+        resolve_column(list(column.fieldNames()), shown)[0].path
+        for column in change.clusteringColumns()
+    )
+    if columns:
+        configuration[LAYOUT_PROPERTY] = DeclaredLayout(columns).to_json()
+    return replace(metadata, configuration=configuration)
 
 
 # --- constraints ---------------------------------------------------------------------------------
@@ -151,10 +170,6 @@ def _changed_columns(
             )
         if change_name == "AddColumn" and len(change.fieldNames()) > 1:
             _check_inner(change)
-        if change_name in _UNSUPPORTED:
-            raise SchemaError(
-                f"'{snapshot.uri}' is an index table, which {_UNSUPPORTED[change_name]}."
-            )
     marked = spark_schema(names.shown)
     for field, stored in zip(marked.fields, names.stored.names, strict=True):
         field.metadata = {**(field.metadata or {}), _STORED_NAME: stored}

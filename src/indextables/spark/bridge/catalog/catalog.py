@@ -7,6 +7,7 @@ there. So names live as long as the warehouse does, and every session that has i
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -25,7 +26,7 @@ from indextables.log.transaction import Operation, Transaction
 from indextables.log.transaction_log import TransactionLog
 from indextables.plan.access import NAME, PROVIDERS, SourceOptions, TableAccess, invalidate_logs
 from indextables.plan.column_names import shown_metadata
-from indextables.plan.view import TableView
+from indextables.plan.view import LAYOUT_PROPERTY, TableView
 from indextables.schema import from_json, to_json
 from indextables.spark.bridge.catalog.alter_table import changed, requested_protocol
 from indextables.spark.bridge.catalog.table import BridgedTable, Changelog, StagedTable
@@ -42,6 +43,8 @@ from indextables.spark.bridge.jvm.handles import V2, JavaObject, implements, kep
 from indextables.spark.bridge.sessions import session_settings
 from indextables.statements.spark_clauses import ROOT
 from indextables.storage import Store, open_store
+
+logger = logging.getLogger(__name__)
 
 CAPABILITIES = ("SUPPORT_COLUMN_DEFAULT_VALUE", "SUPPORT_TABLE_CONSTRAINT")
 _LOCATION_FILE = "_location"
@@ -296,6 +299,12 @@ class Catalog(NamedCatalog):
         if provider.lower() not in PROVIDERS:
             raise ConfigError(
                 f"The catalog {self._name} holds index tables only: USING {NAME}, not {provider}."
+            )
+        if LAYOUT_PROPERTY in declared:
+            logger.warning(
+                "%s: buckets and clustering are kept as declared, and lay out no rows; "
+                "PARTITIONED BY does.",
+                identifier.name(),
             )
         log = access.log()
         log.invalidate()

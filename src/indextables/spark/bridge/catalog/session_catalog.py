@@ -12,7 +12,8 @@ from __future__ import annotations
 import functools
 import logging
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from py4j.protocol import Py4JJavaError  # type: ignore[import-untyped]
@@ -40,7 +41,7 @@ from indextables.spark.bridge.jvm.handles import (
 )
 from indextables.spark.bridge.sessions import java_dict, scala_dict
 from indextables.spark.schemas import spark_schema
-from indextables.storage.location import HIDDEN
+from indextables.storage.location import HIDDEN, parse_location
 
 logger = logging.getLogger(__name__)
 
@@ -195,7 +196,7 @@ class SessionCatalog(Comparable):
                 raise self._no_constraints(identifier)
             return None
         location = properties.get("location") or self.default_place(identifier)
-        return self._tables.at(location, options_in(as_written(java_dict(properties))))
+        return self._at(location, options_in(as_written(java_dict(properties))))
 
     def _created_elsewhere(self, identifier: JavaObject, info: Sequence[Any]) -> JavaObject:
         table = self._below.createTable(identifier, *info)
@@ -314,7 +315,16 @@ class SessionCatalog(Comparable):
             return None
         location = entry.storage().locationUri()
         place = location.get().toString() if location.isDefined() else None
-        return self._tables.at(place or self.default_place(identifier), self._options(entry))
+        return self._at(place or self.default_place(identifier), self._options(entry))
+
+    def _at(self, location: str, options: Mapping[str, str]) -> TableAccess:
+        """The table at a place with the OPTIONS of its name.
+
+        Spark's own formats ignore options that they do not have, and so does a table in a local
+        folder. Another store may need each of them, and refuses those that it does not have.
+        """
+        access = self._tables.at(location, options)
+        return replace(access, storage={}) if parse_location(location).scheme == "file" else access
 
     def options_of(self, database: str, table: str) -> dict[str, str]:
         """The OPTIONS that a table was created with, secrets included."""

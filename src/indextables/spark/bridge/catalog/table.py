@@ -4,9 +4,9 @@
 
 Such rows are those of `Table.changes`, read by Python tasks; each has some of the versions.
 
-A partition exists as long as a live split belongs to it: SHOW PARTITIONS lists what the log says,
-DROP and TRUNCATE remove its splits in one commit, RENAME is an UPDATE of its rows, and nothing
-creates an empty one.
+A partition exists as long as a live split belongs to it, or since ADD PARTITION declared it: SHOW
+PARTITIONS lists what the log says, DROP and TRUNCATE remove its splits in one commit, and RENAME is
+an UPDATE of its rows.
 """
 
 from __future__ import annotations
@@ -27,23 +27,30 @@ from indextables.errors import (
     StatementError,
     TableExistsError,
 )
+from indextables.jobs.alter_columns import (
+    add_partitions,
+    declared_partitions,
+    forget_partitions,
+    rename_declared,
+)
 from indextables.jobs.assignments import Constants
 from indextables.jobs.row_changes import delete_rows, drop_partitions, update_rows
 from indextables.jobs.write_job import TaskOutput, WriteJob
-from indextables.jobs.write_target import CheckConstraint, constraints_of
+from indextables.jobs.write_target import CheckConstraint, DeclaredLayout, constraints_of
 from indextables.log.transaction_log import TransactionLog
 from indextables.plan.access import TableAccess
 from indextables.plan.changes import ChangesReader, changes_schema, version_since
 from indextables.plan.column_names import names_of, shown, shown_metadata
 from indextables.plan.split_reader import ReadSplits
 from indextables.plan.statistics import decode, lookup
-from indextables.plan.view import TableView
+from indextables.plan.view import LAYOUT_PROPERTY, TableView
 from indextables.predicate import TRUE, Predicate, conjunction, disjunction
 from indextables.predicate.coercion import compare
 from indextables.predicate.literals import quoted_name
 from indextables.predicate.spark_tokens import ALL_FIELDS
 from indextables.predicate.tree import Column
 from indextables.schema import METADATA, ROW, ROW_ACTION, SCORE, SPLIT, from_json
+from indextables.spark.bridge.catalog.table_info import java_layout
 from indextables.spark.bridge.jvm.handles import (
     V2,
     Comparable,
@@ -59,6 +66,7 @@ from indextables.spark.bridge.scan.scans import PythonTasks, Scan
 from indextables.spark.bridge.write import PlannedWrite, WriteBuilder
 from indextables.spark.runner import executors
 from indextables.spark.schemas import spark_schema, with_mappings, worker_schema
+from indextables.split.write.partitioning import partition_text
 from indextables.table.arguments import check_versions
 
 if TYPE_CHECKING:
@@ -149,11 +157,17 @@ class PartitionManagement:
     def loadPartitionMetadata(self, _identifier: JavaObject) -> JavaObject:  # noqa: N802
         return self.java.hash_map({})
 
-    def createPartition(self, _identifier: JavaObject, _properties: JavaObject) -> None:  # noqa: N802
-        raise self._unsupported("A partition of an index table is there when rows are: INSERT them")
+    def createPartition(self, identifier: JavaObject, properties: JavaObject) -> None:  # noqa: N802
+        self.createPartitions([identifier], [properties])
 
-    def createPartitions(self, identifiers: JavaObject, properties: JavaObject) -> None:  # noqa: N802
-        self.createPartition(identifiers, properties)
+    def createPartitions(  # noqa: N802
+        self, identifiers: Sequence[JavaObject], properties: Sequence[JavaObject]
+    ) -> None:
+        if any(one.containsKey("location") for one in properties):
+            raise self._unsupported(
+                "A partition of an index table is in the folder of the table: leave out LOCATION"
+            )
+        add_partitions(self.access.log(), [self._texts(one) for one in identifiers])
 
     def replacePartitionMetadata(self, _identifier: JavaObject, _new: JavaObject) -> None:  # noqa: N802
         raise self._unsupported("A partition of an index table has no properties")
@@ -170,6 +184,7 @@ class PartitionManagement:
         update_rows(
             self.access.log(), self.access.view(), self._is_partition(old), Constants(values)
         )
+        rename_declared(self.access.log(), self._texts(old), self._texts(new))
         return True
 
     def dropPartition(self, identifier: JavaObject) -> bool:  # noqa: N802
@@ -186,10 +201,12 @@ class PartitionManagement:
 
     def truncatePartition(self, identifier: JavaObject) -> bool:  # noqa: N802
         self._check_exists(identifier)
-        return self._drop([identifier])
+        self._empty([identifier])
+        return True
 
     def truncatePartitions(self, identifiers: JavaObject) -> bool:  # noqa: N802
-        return self._drop(list(identifiers))
+        self._empty(list(identifiers))
+        return True
 
     # --- values ------------------------------------------------------------------------------
 
@@ -206,7 +223,16 @@ class PartitionManagement:
                 self.snapshot.partition_columns, self._partition_schema(), strict=True
             )
         }
-        every = pa.table(columns).cast(self._partition_schema())
+        declared = declared_partitions(self.snapshot.metadata)
+        with_rows = pa.table(columns).cast(self._partition_schema())
+        without: list[pa.Array[Any]] = [
+            decode(pa.array([one.get(stored) for one in declared], pa.string()), field.type).values
+            for stored, field in zip(
+                self.snapshot.partition_columns, self._partition_schema(), strict=True
+            )
+        ]
+        added = pa.table(without, names=with_rows.schema.names).cast(with_rows.schema)
+        every = pa.concat_tables([with_rows, added])
         return (
             every.group_by(every.schema.names)
             .aggregate([])
@@ -230,8 +256,24 @@ class PartitionManagement:
         return pa.scalar(value.toString(), pa.string()).cast(field.type)
 
     def _drop(self, identifiers: Sequence[JavaObject]) -> bool:
+        log = self.access.log()
+        was_declared = forget_partitions(log, [self._texts(one) for one in identifiers])
+        return self._empty(identifiers) or was_declared
+
+    def _empty(self, identifiers: Sequence[JavaObject]) -> bool:
+        """Remove the splits of partitions; whether there were any."""
         where = disjunction(*map(self._is_partition, identifiers))
         return drop_partitions(self.access.log(), where).partitions > 0
+
+    def _texts(self, identifier: JavaObject) -> dict[str, str]:
+        """The values of a partition as the log has them."""
+        texts = {}
+        for position, field in enumerate(self._partition_schema()):
+            value = self._value(identifier, position, field)
+            if value is not None:
+                text = partition_text(pa.array([value], field.type))[0].as_py()
+                texts[self.snapshot.partition_columns[position]] = str(text)
+        return texts
 
     def _is_partition(self, identifier: JavaObject) -> Predicate:
         parts = []
@@ -337,7 +379,9 @@ class BridgedTable(PartitionManagement, Comparable):
         return self.java.v2_columns(self._types)
 
     def partitioning(self) -> JavaObject:
-        return _identities(self.java, shown_metadata(self.snapshot.metadata).partition_columns)
+        metadata = self.snapshot.metadata
+        layout = metadata.configuration.get(LAYOUT_PROPERTY)
+        return _transforms(self.java, shown_metadata(metadata).partition_columns, layout)
 
     def properties(self) -> JavaObject:
         metadata = self.snapshot.metadata
@@ -604,9 +648,12 @@ def _spark_types(schema: str, mapping: str | None, more: tuple[str, ...]) -> str
 
 
 @functools.lru_cache(maxsize=256)
-def _identities(java: Jvm, names: tuple[str, ...]) -> JavaObject:
+def _transforms(java: Jvm, partition_columns: tuple[str, ...], layout: str | None) -> JavaObject:
     identity = java.find(V2 + "expressions.Expressions").identity
-    return java.array(V2 + "expressions.Transform", [identity(quoted_name(name)) for name in names])
+    transforms = [identity(quoted_name(name)) for name in partition_columns]
+    if layout is not None:
+        transforms.append(java_layout(java, DeclaredLayout.from_json(layout)))
+    return java.array(V2 + "expressions.Transform", transforms)
 
 
 @functools.lru_cache(maxsize=64)

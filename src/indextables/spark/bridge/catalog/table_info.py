@@ -10,9 +10,10 @@ from typing import Any
 
 import pyarrow as pa
 
-from indextables.errors import ConfigError, SchemaError
-from indextables.jobs.write_target import CheckConstraint
+from indextables.errors import SchemaError
+from indextables.jobs.write_target import CheckConstraint, ColumnPath, DeclaredLayout
 from indextables.plan.access import PROVIDERS
+from indextables.plan.view import LAYOUT_PROPERTY
 from indextables.spark.bridge.jvm.handles import (
     V2,
     Comparable,
@@ -83,7 +84,7 @@ def _is_context(text: str) -> bool:
     return text.startswith("TableContext")
 
 
-_BUCKETS = {"bucket": "buckets", "sorted_bucket": "buckets", "cluster_by": "clustering"}
+_LAYOUTS = ("bucket", "sorted_bucket", "cluster_by")
 
 
 def table_info(java: Jvm, info: Sequence[Any]) -> tuple[pa.Schema, tuple[str, ...], dict[str, str]]:
@@ -99,20 +100,56 @@ def table_info(java: Jvm, info: Sequence[Any]) -> tuple[pa.Schema, tuple[str, ..
         schema = columns
         if columns.getClass().isArray():
             schema = java.find(V2 + "catalog.CatalogV2Util").v2ColumnsToStructType(columns)
-    names = []
+    names, layout = [], None
     for transform in partitions:
-        if transform.name() in _BUCKETS:
-            raise ConfigError(
-                f"Index tables have no {_BUCKETS[transform.name()]}: a merge of splits would not "
-                "keep it. Use PARTITIONED BY, or leave it out."
-            )
+        if transform.name() in _LAYOUTS:
+            if layout is not None:
+                raise SchemaError("A table has one declaration of buckets or clustering, not two.")
+            layout = _declared_layout(transform)
+            continue
         if transform.name() != "identity":
             raise SchemaError(
                 f"An index table is partitioned by columns, not by {transform.toString()}."
             )
         names.append(".".join(transform.references()[0].fieldNames()))
     stored = java.schema_of(java.stored_struct(schema))
-    return table_schema(stored, declared=True), tuple(names), as_written(java_dict(properties))
+    written = as_written(java_dict(properties))
+    if layout is not None:
+        written[LAYOUT_PROPERTY] = layout.to_json()
+    return table_schema(stored, declared=True), tuple(names), written
+
+
+def _declared_layout(transform: JavaObject) -> DeclaredLayout:
+    """Buckets or clustering: Spark has their number before, after or between the columns."""
+    buckets: int | None = None
+    columns: list[ColumnPath] = []
+    sorted_by: list[ColumnPath] = []
+    for argument in transform.arguments():
+        if argument.getClass().getSimpleName() == "LiteralValue":
+            buckets = int(argument.value())
+            continue
+        is_sorting = transform.name() == "sorted_bucket" and buckets is not None
+        (sorted_by if is_sorting else columns).append(tuple(argument.fieldNames()))
+    return DeclaredLayout(tuple(columns), buckets, tuple(sorted_by))
+
+
+def java_layout(java: Jvm, layout: DeclaredLayout) -> JavaObject:
+    """A declared layout as Spark's transform of partitioning."""
+    expressions = java.find(V2 + "expressions.LogicalExpressions")
+
+    def references(paths: Sequence[Sequence[str]]) -> JavaObject:
+        return java.array(
+            V2 + "expressions.NamedReference",
+            [expressions.reference(java.seq(list(path))) for path in paths],
+        )
+
+    if layout.buckets is None:
+        return expressions.clusterBy(references(layout.columns))
+    if not layout.sorted_by:
+        return expressions.bucket(layout.buckets, references(layout.columns))
+    return expressions.bucket(
+        layout.buckets, references(layout.columns), references(layout.sorted_by)
+    )
 
 
 def copied_info(java: Jvm, info: JavaObject, source: Any) -> JavaObject:
