@@ -49,12 +49,11 @@ class Limits:
 
 
 def application(
-    places: Mapping[str, str], open_table: Open, *, access: Access, limits: Limits | None = None
+    places: Mapping[str, str], open_table: Open, *, access: Access, limits: Limits
 ) -> ASGIApp:
     """The application over tables by name."""
-    chosen = limits or Limits()
     work = Work(
-        threads=chosen.threads, most_waiting=chosen.most_waiting, timeout_s=chosen.timeout_s
+        threads=limits.threads, most_waiting=limits.most_waiting, timeout_s=limits.timeout_s
     )
     tables = ServedTables(dict(places), open_table)
 
