@@ -285,6 +285,16 @@ def half_character(text: str) -> int | None:
     return None if half is None else half.start()
 
 
+def in_quotes(text: str) -> str:
+    r"""A text as the search syntax has it in quotes; `Scanner.quoted` reads it again.
+
+    >>> print(in_quotes('a "b"'))
+    "a \"b\""
+    """
+    escaped = text.replace("\\", "\\\\").replace('"', '\\"')
+    return f'"{escaped}"'
+
+
 class Scanner:
     """A place in the text of a query, moving forward."""
 
