@@ -53,18 +53,15 @@ from indextables.query.dialect import (
     FLOAT_TEXT,
     INITCAP,
     LOWER,
+    MAPPED_SEARCH,
+    MAPPED_SNIPPET,
     REGEXP_REPLACE,
     REPLACE,
+    SEARCH_FUNCTION,
     UPPER,
     Division,
 )
-from indextables.query.relations import (
-    MAPPED_SEARCH,
-    MAPPED_SNIPPET,
-    SEARCH_FUNCTION,
-    VALUE,
-    Relation,
-)
+from indextables.query.relations import VALUE, Relation
 from indextables.query.rewrite import Opener, Rewritten, rewrite
 from indextables.runner import Result, Stop, current_stop
 from indextables.split.mapping import TableMapping
@@ -349,7 +346,6 @@ class _Engine:
         is_called_for_each_row: bool = False,
     ) -> None:
         """Give queries a function that DuckDB does not have."""
-
         failures = self.failures  # a reference to the engine itself would be a cycle
 
         @functools.wraps(work)  # DuckDB counts its parameters

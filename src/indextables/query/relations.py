@@ -39,12 +39,8 @@ if TYPE_CHECKING:
     from indextables.table import Table
 
 
-SEARCH_FUNCTION = "indexquery"
-"""The function of the engine that searches values."""
-MAPPED_SEARCH, MAPPED_SNIPPET = "indextables_search_values", "indextables_snippet_values"
-"""The same for values of a column with a mapping of its own, which is the third argument."""
 VALUE = "value"
-"""The column that values are to these functions."""
+"""The column that values are to the engine's functions that search them."""
 
 _MAX_DEPTH = 150
 """The highest that `indexquery.maxDepth` can be."""
