@@ -220,7 +220,6 @@ def update_rows(
     assignments: Assignments | Constants,
 ) -> Written:
     """Give the rows of a condition new values."""
-
     target = Target.unchanged(view)
 
     def assigned(rows: SplitRows, matching: RowNumbers) -> Iterator[pa.RecordBatch]:
@@ -336,7 +335,6 @@ WhenNotMatched = Literal["insert", "ignore"]
 _MOST_VALUES = 1_000
 """More values than these are looked for by their least and greatest."""
 _AT = "_indextables_at"
-_PIECE = 65_536
 _NO_ROWS = np.zeros(0, dtype=np.int64)
 
 
@@ -358,8 +356,8 @@ def merge_batches(
     matches = list(_matches(view, target, source, on, environment))
     if when_matched != "ignore":
         for task, numbers, at in matches:
-            for start in range(0, len(numbers), _PIECE):
-                portion = slice(start, start + _PIECE)
+            for start in range(0, len(numbers), PIECE):
+                portion = slice(start, start + PIECE)
                 rows = source.take(at[portion])
                 if when_matched == "update":
                     searcher = environment.searcher(task)
@@ -460,4 +458,4 @@ def _named(
     places: Any = pa.nulls(count, pa.int64()) if numbers is None else pa.array(numbers)
     action: Any = pa.repeat("delete" if change == "delete" else "write", count)
     full = full.append_column(SPLIT, identity).append_column(ROW, places)
-    yield from full.append_column(ROW_ACTION, action).to_batches(max_chunksize=_PIECE)
+    yield from full.append_column(ROW_ACTION, action).to_batches(max_chunksize=PIECE)

@@ -26,7 +26,7 @@ from indextables.lake.source import SourceFile, SourceSnapshot
 from indextables.log.actions import Add, Metadata
 from indextables.log.files import VECTOR, files_from_adds
 from indextables.log.snapshot import Snapshot
-from indextables.log.vectors import Rows, StoredVector, inline_vector
+from indextables.log.vectors import StoredVector, inline_vector
 from indextables.plan.execute import Environment
 from indextables.plan.scan import SplitTask
 from indextables.plan.view import INTERNAL_PROPERTIES, SEARCH_INDEX_PROPERTY, TableView
@@ -39,6 +39,7 @@ from indextables.split.mapping import (
     natural_kind,
 )
 from indextables.split.open_split import SplitSearcher
+from indextables.split.row_numbers import RowNumbers
 from indextables.storage import Store
 
 _PATH, _SIZE, _STAMP, _COLUMNS = "sourcePath", "sourceSize", "sourceStamp", "sourceColumns"
@@ -153,7 +154,7 @@ class CoveredRows:
         return sum(part.rows for part, file in pairs if file is None)
 
     @property
-    def dead(self) -> Rows | None:
+    def dead(self) -> RowNumbers | None:
         """The numbers of rows that are deleted, or whose file left."""
         first, dead = 0, []
         for part, file in zip(self.parts, self.files, strict=True):
