@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
     from pyspark.sql.types import StructType
 
-    from indextables.ariadne.metadata import IndexData, Metadata
+    from indextables.ariadne.metadata import IndexData
     from indextables.ariadne.store.place import IndexPlace
 
 

@@ -63,7 +63,6 @@ from indextables.table.arguments import check_versions
 
 if TYPE_CHECKING:
     from indextables.log.snapshot import Snapshot
-    from indextables.plan.access import TableAccess
 
 
 _ANALYSIS = "org.apache.spark.sql.catalyst.analysis."
