@@ -195,9 +195,9 @@ def _config(spark: SparkSession, target: Target) -> Config:
 def _path(spark: SparkSession, target: Target, shown: str) -> str:
     if target.path is not None:
         return target.path
-    name = target.name or ()
-    if len(name) == 2 and name[0].lower() == NAME:
-        return name[1]
+    is_path = len(target.name) == 2 and target.name[0].lower() == NAME
+    if is_path and bridge_of(spark) is None:  # with a bridge it may be a name in the catalog
+        return target.name[1]
     if is_classic(spark):
         return access_to(spark, target).path
     raise StatementError(
