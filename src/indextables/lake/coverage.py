@@ -287,8 +287,8 @@ def lake_view(store: Store, coverage: Coverage, settings: Config) -> TableView:
 def source_mapping(metadata: Metadata, source: SourceSnapshot) -> TableMapping:
     """How the columns of a source are searched by its index.
 
-    Only columns that the index was made for are. One that is of another kind by now is not, and its
-    place in the index is retired.
+    Only the columns of the index are searched. A column whose type has changed in kind is not, and
+    its place in the index is retired.
     """
     indexed, recorded = index_mapping(metadata).by_name, from_json(metadata.schema_string)
     fields, used = [], set()
@@ -462,7 +462,7 @@ class LakeEnvironment(Environment):
         try:
             is_for_all = all(self.map(is_plain, list(chosen)))
         except SourceRowsError:
-            return None  # who reads the rows raises it
+            return None  # the reader raises the error
         return {path: covered.live for path, covered in chosen.items()} if is_for_all else None
 
     def _rows_of(self, covered: CoveredRows) -> SourceRowsFile | JoinedFiles:

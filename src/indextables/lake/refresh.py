@@ -333,8 +333,8 @@ def merge_index(
 def mergeable(view: TableView) -> Snapshot:
     """The splits of an index that can be merged, with the partition values of their files.
 
-    Their sizes are those of split and source files together, as a split with rows has: who reads
-    all rows shares them out by splits.
+    Their sizes are those of split and source files together, as of splits with rows: a scan of all
+    rows is divided among tasks by splits.
     """
     assert view.elsewhere is not None
     files = view.snapshot.entries

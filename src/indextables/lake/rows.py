@@ -411,10 +411,10 @@ class SourceRowsFile:
 
 
 def of_as_many_rows(rows: SourceRows, count: int) -> SourceRows:
-    """The rows of a file that had so many when it was indexed.
+    """The rows of a file, if it has as many as when it was indexed.
 
     Raises:
-        SourceRowsError: It has others by now.
+        SourceRowsError: It has more or fewer.
     """
     if rows.num_rows != count:
         raise SourceRowsError(

@@ -210,7 +210,7 @@ class ParquetFolder:
             try:
                 file_schema = self._schema_of(file)
             except SourceRowsError as error:
-                damaged = error  # who needs its rows raises it again
+                damaged = error  # raised again where its rows are read
                 continue
             schema = file_schema if schema is None else evolve(schema, file_schema)
         if schema is None:

@@ -279,7 +279,7 @@ def literal_text(characters: Sequence[Character]) -> str:
 def half_character(text: str) -> int | None:
     """Where a text has a lone surrogate, which is not a character and in no index.
 
-    Bytes that are no UTF-8 become such ones on a command line.
+    On a command line, bytes that are not UTF-8 become lone surrogates.
     """
     half = _HALF.search(text)
     return None if half is None else half.start()
