@@ -57,6 +57,7 @@ from indextables.plan.split_rows import SplitRows
 from indextables.plan.view import TableView, refuse_search_index
 from indextables.predicate import TRUE, Column, Compare, In, Predicate, conjunction
 from indextables.schema import ROW, ROW_ACTION, SPLIT, conform
+from indextables.schema.conformity import one_spelling
 from indextables.split.row_numbers import RowNumbers
 
 PIECE = 65_536
@@ -398,13 +399,7 @@ def _matches(
 
 def _comparable(keys: pa.Table) -> pa.Table:
     """Keys in a form in which equal ones have equal bits, because Arrow joins by bits."""
-    for at, field in enumerate(keys.schema):
-        if pa.types.is_floating(field.type):
-            column: Any = keys.column(at)
-            nan = pa.scalar(float("nan"), field.type)
-            unsigned = pc.add(column, pa.scalar(0.0, field.type))  # -0.0 becomes 0.0
-            keys = keys.set_column(at, field, pc.if_else(pc.is_nan(column), nan, unsigned))
-    return keys
+    return pa.table(list(map(one_spelling, keys.columns)), schema=keys.schema)
 
 
 def _check_keys(on: Sequence[str], incoming: pa.Schema, view: TableView) -> None:
