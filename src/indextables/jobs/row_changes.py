@@ -303,7 +303,6 @@ def drop_partitions(log: TransactionLog, predicate: Predicate) -> Dropped:
 
     def plan(newest: Snapshot) -> Sequence[Action]:
         nonlocal gone
-        check_partition_condition(predicate, newest)
         gone = files_of_partitions(newest, predicate)
         return removes_for(gone, timestamp=log.now_ms(), data_change=True)
 
