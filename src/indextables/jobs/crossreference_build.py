@@ -25,7 +25,7 @@ XRefs that a commit builds for its new splits are in the same commit as the data
 one without the other. A commit that lost a version is made again from the newest snapshot: a
 replacement that no longer fits is left out then, the data are committed all the same.
 
-Indexing serves the commit and never harms it. It waits for `xref.autoIndex.timeoutMs` at the most.
+Indexing serves the commit and never harms it. It waits for at most `xref.autoIndex.timeoutMs`.
 What is ready by then is committed; a build that is not is left behind and deletes what it stored
 when it ends. An error is logged. The next write finds the rest uncovered and goes on with it.
 """

@@ -1,15 +1,15 @@
 """Changing rows that are there: deleting, updating, replacing them, and merging rows by their keys.
 
-In each split that holds some of them, the rows are marked as deleted, or the others are written
-anew (`_is_marked` decides). New values of rows are written to new splits, in their partition. Where
-Spark chose the rows, it computed the condition on one version. It cannot be asked of files that
-others add after that version, so every added file is a conflict. Where the condition reads the
-table a second time, in a subquery, every removed file is one too.
+In each split that holds some of them, the rows are marked as deleted, or the split is rewritten
+without them (`_is_marked` decides). New values of rows are written to new splits, in their
+partition. Where Spark chose the rows, it computed the condition on one version. It cannot be asked
+of files that others add after that version, so every added file is a conflict. Where the condition
+reads the table a second time, in a subquery, every removed file is one too.
 
 Where whole partitions go, nothing is read or rewritten: their splits leave the table in one commit.
 
 Rows are merged by their keys in this process: what matches changes, the rest is new. The keys
-choose splits and rows, as a condition does. Keys of those are joined with the rows; null equals
+choose splits and rows, as a condition does. The keys found are joined with the rows; null equals
 nothing. New rows, and the names of the rows that they replace, then go through the write job of a
 MERGE.
 """

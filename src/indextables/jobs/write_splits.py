@@ -39,7 +39,7 @@ logger = logging.getLogger(__name__)
 
 SPLITS_FOLDER = "splits"
 
-# A batch may be of any size; after so many rows the size of the split is checked.
+# Batches have any size; the size of a split is checked after this many rows.
 _PIECE = 65_536
 
 _WAITING_BYTES = 64 << 20

@@ -116,7 +116,7 @@ def tags_of_parts(parts: Sequence[Part], fingerprint: str) -> dict[str, str]:
 
 
 def parts_of(tags: Mapping[str, str], rows: int | None) -> tuple[Part, ...]:
-    """The files that a split with these tags, and so many rows, covers."""
+    """The files that a split covers, by its tags and its number of rows."""
     if _PARTS in tags:
         return _listed(tags[_PARTS])
     size = tags.get(_SIZE, "")

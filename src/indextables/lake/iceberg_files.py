@@ -58,7 +58,7 @@ class Entry:
     is_encrypted: bool
     equality_ids: tuple[int, ...]
     referenced: str | None
-    """The data file of a deletion vector, which is at an offset and so many bytes long."""
+    """The data file of a deletion vector, which is `length` bytes at `offset`."""
     offset: int | None
     length: int | None
 

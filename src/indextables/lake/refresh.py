@@ -64,7 +64,7 @@ from indextables.storage import Store
 _FILES_OF_PORTION = 64
 _BYTES_OF_PORTION = 4 << 30
 MOST_PARTS = 1_000
-"""So many files a split covers at the most: its entry in the log names all of them."""
+"""The most files that a split covers: its entry in the log names all of them."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -48,7 +48,7 @@ from indextables.storage.disk_cache import DiskCache
 
 _FIELD_ID = b"PARQUET:field_id"
 _FEW_ROWS = 64
-"""If fewer than one row in so many is wanted, pages are read."""
+"""Pages are read if fewer than one row in this many is wanted."""
 _SMALL_REMOTE_CHUNK = 64 << 10
 """A smaller chunk of a remote file is fetched with its neighbours, not by its pages."""
 

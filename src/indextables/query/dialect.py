@@ -114,7 +114,7 @@ def _qualify(tree: Any, schema: MappingSchema) -> list[Any]:
 
 
 def _decimal(precision: int, scale: int) -> exp.DataType:
-    """A type within 38 digits; of those behind the point six stay, before others go."""
+    """A type within 38 digits: those behind the point are cut off first, down to six."""
     if precision > _MOST_DIGITS:
         before_point = precision - scale
         scale = max(_MOST_DIGITS - before_point, min(scale, 6))
@@ -189,7 +189,7 @@ MAPPED_SEARCH, MAPPED_SNIPPET = "indextables_search_values", "indextables_snippe
 _CASES = {exp.Upper: UPPER, exp.Lower: LOWER, exp.Initcap: INITCAP}
 
 _SHORT = 16
-"""A literal of at most so many characters needs no check of its length."""
+"""Literals of up to this many characters need no check of their length."""
 
 FLOATS = (exp.DType.DOUBLE, exp.DType.FLOAT)
 

@@ -230,8 +230,8 @@ def scan_relation(
 class _Engine:
     """A database in memory. It has one query at a time, and waits for another one after it.
 
-    To make one takes twenty times as long as to ask a small question. A query that failed or was
-    given up takes its engine with it.
+    Making one takes twenty times as long as a small query. The engine of a query that failed or was
+    given up is closed.
     """
 
     waiting: ClassVar[list[_Engine]] = []

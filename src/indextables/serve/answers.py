@@ -48,7 +48,7 @@ _MOST_VALUES = 1_000
 
 @dataclass(frozen=True, slots=True)
 class Filter:
-    """A condition on one column: one of some values, or a range without its end."""
+    """A condition on one column: one of some values, or a range, whose end is excluded."""
 
     column: str
     values: tuple[object, ...] = ()
@@ -324,7 +324,7 @@ def search(name: str, table: Table, request: SearchRequest) -> dict[str, Any]:
 
 
 def corrected(table: Table, request: SearchRequest) -> str | None:
-    """The query with the words that no row has spelled like ones that some have."""
+    """The query with misspelt words corrected to words of the table; None if there are none."""
     where = request.condition(table.schema)
     return table.correct_query(request.query or "*", where=where, timezone=request.timezone)
 

@@ -441,7 +441,7 @@ def _regex(pattern: str) -> str:
 
 
 def _fuzzy(text: str, fuzziness: Any) -> str:
-    """A word within so many edits."""
+    """A word, with how many edits it may be away."""
     edits = str(fuzziness).upper()
     if edits == "AUTO":  # as Elasticsearch chooses
         edits = "0" if len(text) < 3 else "1" if len(text) < 6 else "2"
