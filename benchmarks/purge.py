@@ -22,7 +22,6 @@ from indextables.log.transaction_log import TransactionLog
 from indextables.storage import ObjectMeta, Store, open_store
 
 FILES = 100_000
-ORPHANS = 10_000
 _PAGE = 1_000
 """An object store lists, and deletes, so many objects with one request."""
 _DAY = 86_400

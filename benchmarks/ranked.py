@@ -2,10 +2,10 @@
 
 All three hold the same rows in one index with positions and are asked the same queries warm: the
 ten best rows with two columns. Tantivy alone gives row numbers and takes rows from memory; what its
-search takes, without parsing and without rows, is the floor of whoever calls it, and what zstd
-takes for one page around each hit is that of texts in Parquet. Lance breaks ties as they come; ours
-gives the same rows whatever the layout. Processor time counts. `id` alone is asked for as well:
-what is left without decoding texts.
+search takes, without parsing and without rows, is the least that a caller can take, and what zstd
+takes for one page around each hit is the least for texts in Parquet. Lance breaks ties as they
+come; ours gives the same rows whatever the layout. Processor time counts. `id` alone is asked for
+as well: what is left without decoding texts.
 """
 
 from __future__ import annotations

@@ -130,6 +130,15 @@ def test_a_table_by_its_name(spark, table):
         spark.sql("DROP TABLE ranked_named")
 
 
+def test_a_table_of_the_catalog_in_every_mode(spark):
+    spark.sql("CREATE TABLE indextables.searched (id BIGINT, title STRING) USING indextables")
+    spark.sql("INSERT INTO indextables.searched VALUES (1, 'red fox'), (2, 'dog')")
+    for mode in ("query", "lenient"):
+        hits = it.search_table(spark, "indextables.searched", "fox", mode=mode)
+        assert [row.id for row in hits.collect()] == [1]
+    spark.sql("DROP TABLE indextables.searched")
+
+
 @bridge_first
 def test_the_fields_of_a_table(door, spark, table, tmp_path):
     fields = {"spark.indextables.search.fields": "title^3,Body"}

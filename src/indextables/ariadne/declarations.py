@@ -212,12 +212,7 @@ def needed_columns(declaration: Declaration) -> tuple[str, ...]:
 
 def element_type(data_type: Any, path: str) -> Any:
     """The type of a field of the structs in an array, by its dotted path; None if it is missing."""
-    nested_type = data_type.value_type
-    for part in path.split("."):
-        if not pa.types.is_struct(nested_type) or part not in [f.name for f in nested_type.fields]:
-            return None
-        nested_type = nested_type.field(part).type
-    return nested_type
+    return _field_inside(data_type.value_type, path)
 
 
 def field_type(schema: pa.Schema, path: str) -> pa.DataType | None:
@@ -228,12 +223,15 @@ def field_type(schema: pa.Schema, path: str) -> pa.DataType | None:
     first, _, nested = path.partition(".")
     if not nested or first not in schema.names:
         return None
-    nested_type: Any = schema.field(first).type
-    for part in nested.split("."):
-        if not pa.types.is_struct(nested_type) or part not in [f.name for f in nested_type.fields]:
+    return _field_inside(schema.field(first).type, nested)
+
+
+def _field_inside(data_type: Any, path: str) -> pa.DataType | None:
+    for part in path.split("."):
+        if not pa.types.is_struct(data_type) or part not in [f.name for f in data_type.fields]:
             return None
-        nested_type = nested_type.field(part).type
-    return nested_type  # type: ignore[no-any-return]
+        data_type = data_type.field(part).type
+    return data_type  # type: ignore[no-any-return]
 
 
 def not_comparable(data_type: Any) -> str | None:

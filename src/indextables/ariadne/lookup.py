@@ -52,7 +52,7 @@ from indextables.predicate.search_syntax import parse_search
 from indextables.predicate.sql_text import parse_predicate
 
 _MOST_PAIRS = 1 << 24
-"""Pairs of file and key that are checked one by one; beyond, each column is checked by itself."""
+"""The most pairs of file and key that are checked; above, each column is checked by itself."""
 
 
 @dataclass(frozen=True)

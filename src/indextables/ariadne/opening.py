@@ -38,6 +38,7 @@ from indextables.errors import (
     SchemaNotProvidedError,
     first_line,
 )
+from indextables.schema import normalize, to_json
 
 if TYPE_CHECKING:
     from pyspark.sql.types import StructType
@@ -110,11 +111,8 @@ def _agreed(place: IndexPlace, stored: Metadata, opening: Opening) -> Metadata:
 
 def schema_json(schema: SchemaLike) -> str:
     """The JSON of a schema that is Spark's, Arrow's or DDL."""
-    import pyarrow as pa
     from pyspark.errors import PySparkException
     from pyspark.sql.types import StructType
-
-    from indextables.schema import normalize, to_json
 
     if isinstance(schema, StructType):
         return schema.json()

@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 
 from indextables.ariadne.declarations import Exploded, Temporal
-from indextables.ariadne.files.read import for_spark, spark_schema, stat
+from indextables.ariadne.files.read import FIXED_OPTIONS, for_spark, spark_schema, stat
 from indextables.ariadne.files.rows import newest_sql, nullable
 from indextables.ariadne.opening import IndexView
 from indextables.ariadne.store.place import (
@@ -85,8 +85,7 @@ class IndexSource:
     @property
     def options(self) -> dict[str, str]:
         """How they are read; a file that cannot be read is an error, never left out."""
-        fixed = {"ignoreCorruptFiles": "false", "ignoreMissingFiles": "false"}
-        return {**self.view.metadata.read_options, **fixed}
+        return {**self.view.metadata.read_options, **FIXED_OPTIONS}
 
     @property
     def properties(self) -> dict[str, str]:

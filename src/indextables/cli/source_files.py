@@ -155,9 +155,9 @@ def _source(file: _File, *, file_format: Format | None, delimiter: str | None) -
 
 
 def is_file_name(name: str) -> bool:
-    """Whether a name means files, not a table: it has a wildcard or the suffix of a file format.
+    """Whether a name means files, not a table: it has the suffix of a file format.
 
-    >>> is_file_name("data/*.parquet"), is_file_name("more.csv.gz"), is_file_name("docs")
+    >>> is_file_name("data/*.parquet"), is_file_name("more.csv.gz"), is_file_name("data/*")
     (True, True, False)
     """
     path = PurePosixPath(name)

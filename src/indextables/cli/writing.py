@@ -493,7 +493,6 @@ def _drop_index(settings: Settings, index: _Index) -> None:
 
 
 def _run(statement: Statement, settings: Settings, *, empty: str = "no rows") -> None:
-
     from indextables.cli.queries import run_statement
 
     run_statement(statement, settings, empty=empty)

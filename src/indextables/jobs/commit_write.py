@@ -283,7 +283,7 @@ def _partition_key(values: Any, view: TableView) -> tuple[str | None, ...]:
 class RowMarks:
     """Rows to be marked as deleted, by the path of their split.
 
-    `exclusive` rows are replaced by others: that one of them is gone by now is a conflict.
+    `exclusive` rows are replaced by others: it is a conflict if one of them is gone already.
     """
 
     def __init__(

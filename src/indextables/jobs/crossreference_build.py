@@ -25,7 +25,7 @@ XRefs that a commit builds for its new splits are in the same commit as the data
 one without the other. A commit that lost a version is made again from the newest snapshot: a
 replacement that no longer fits is left out then, the data are committed all the same.
 
-Indexing serves the commit and never harms it. It waits for `xref.autoIndex.timeoutMs` at the most.
+Indexing serves the commit and never harms it. It waits for at most `xref.autoIndex.timeoutMs`.
 What is ready by then is committed; a build that is not is left behind and deletes what it stored
 when it ends. An error is logged. The next write finds the rest uncovered and goes on with it.
 """
@@ -53,7 +53,7 @@ from indextables.jobs.write_splits import discard
 from indextables.log.actions import Action, Add, AddXRef, Metadata, Remove, RemoveXRef
 from indextables.log.commit import XREF_FEATURE, Committed
 from indextables.log.files import with_paths
-from indextables.log.snapshot import Cover, Rows, Snapshot, VersionActions, cover_of, empty_snapshot
+from indextables.log.snapshot import Cover, Snapshot, VersionActions, cover_of, empty_snapshot
 from indextables.log.transaction import Operation, Transaction
 from indextables.log.transaction_log import TransactionLog
 from indextables.plan.column_names import names_of
@@ -255,7 +255,7 @@ def _tiered(runs: list[_Run], *, max_splits: int, min_splits: int) -> list[_Run]
 # --- common ------------------------------------------------------------------------------------
 
 
-def _source_counts(cover: Cover) -> Rows:
+def _source_counts(cover: Cover) -> npt.NDArray[np.int64]:
     return np.array([len(x.source_split_paths) for x in cover.xrefs], dtype=np.int64)
 
 

@@ -59,7 +59,7 @@ from indextables.log.files import adds_from_files, files_from_adds, removes_for,
 from indextables.log.snapshot import Snapshot
 from indextables.log.transaction import Operation, Transaction
 from indextables.log.transaction_log import TransactionLog, without_cooldown
-from indextables.plan.skipping import check_partition_condition, files_of_partitions
+from indextables.plan.skipping import files_of_partitions
 from indextables.plan.view import TableView
 from indextables.predicate import TRUE, Predicate
 from indextables.runner import Runner
@@ -199,8 +199,7 @@ def plan_groups(
     skip_large_splits: bool = False,
 ) -> list[MergeGroup]:
     """The groups that a merge of the snapshot takes, in their order."""
-    check_partition_condition(predicate, snapshot)
-    chosen = snapshot.entries if predicate == TRUE else files_of_partitions(snapshot, predicate)
+    chosen = files_of_partitions(snapshot, predicate)
     candidates = candidates_of(without_cooldown(snapshot, chosen, now_ms=log.now_ms()))
     groups = plan_merges(
         candidates,

@@ -20,7 +20,7 @@ from indextables.errors import IndexTablesError, UnknownColumnError
 from indextables.plan.column_names import ColumnNames
 from indextables.plan.execute import Environment
 from indextables.plan.scan import SplitTask, split_tasks
-from indextables.plan.skipping import check_partition_condition, files_of_partitions
+from indextables.plan.skipping import files_of_partitions
 from indextables.plan.view import TableView
 from indextables.predicate import TRUE, Predicate
 from indextables.runner import LocalRunner, Runner
@@ -63,10 +63,7 @@ def component_sizes(
 ) -> pa.Table:
     """The components of the splits of some partitions, largest first within a split."""
     snapshot = view.snapshot
-    files = snapshot.entries
-    if predicate != TRUE:
-        check_partition_condition(predicate, snapshot)
-        files = files_of_partitions(snapshot, predicate)
+    files = files_of_partitions(snapshot, predicate)
     tasks = [_Sizes(view.store, task) for task in split_tasks(snapshot, files, TRUE)]
     values: dict[str, Any] = {
         row["path"]: row["partitionValues"]
@@ -189,10 +186,7 @@ def plan_prewarm(
         chosen.append(by_lower[name.lower()])
     # Numbers and dates are compared in their column; there is no index to open for them.
     skipped = tuple(name for name in chosen if name not in mapping or not mapping[name].field)
-    files = snapshot.entries
-    if predicate != TRUE:
-        check_partition_condition(predicate, snapshot)
-        files = files_of_partitions(snapshot, predicate)
+    files = files_of_partitions(snapshot, predicate)
     columns = tuple(name for name in chosen if name not in skipped)
     tasks = tuple(split_tasks(snapshot, files, TRUE)) if columns or not chosen else ()
     return PrewarmPlan(view.for_tasks(), tasks, columns, skipped)

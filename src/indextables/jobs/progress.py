@@ -48,13 +48,13 @@ class Job:
     """Seconds since 1970."""
     process: int
 
-    def remaining_s(self, now: float | None = None) -> float | None:
+    def remaining_s(self, now: float) -> float | None:
         """The seconds that are left at the present speed; None if unknown.
 
         >>> Job("Merging", "t", 1, 4, "splits", 0, None, 100.0, 1).remaining_s(110.0)
         30.0
         """
-        return remaining(self, (now or time.time()) - self.begun)
+        return remaining(self, now - self.begun)
 
 
 def remaining(job: Job, elapsed_s: float) -> float | None:

@@ -1,15 +1,15 @@
 """Changing rows that are there: deleting, updating, replacing them, and merging rows by their keys.
 
-In each split that holds some of them, the rows are marked as deleted, or the others are written
-anew (`_is_marked` decides). New values of rows are written to new splits, in their partition. Where
-Spark chose the rows, it computed the condition on one version. It cannot be asked of files that
-others add after that version, so every added file is a conflict. Where the condition reads the
-table a second time, in a subquery, every removed file is one too.
+In each split that holds some of them, the rows are marked as deleted, or the split is rewritten
+without them (`_is_marked` decides). New values of rows are written to new splits, in their
+partition. Where Spark chose the rows, it computed the condition on one version. It cannot be asked
+of files that others add after that version, so every added file is a conflict. Where the condition
+reads the table a second time, in a subquery, every removed file is one too.
 
 Where whole partitions go, nothing is read or rewritten: their splits leave the table in one commit.
 
 Rows are merged by their keys in this process: what matches changes, the rest is new. The keys
-choose splits and rows, as a condition does. Keys of those are joined with the rows; null equals
+choose splits and rows, as a condition does. The keys found are joined with the rows; null equals
 nothing. New rows, and the names of the rows that they replace, then go through the write job of a
 MERGE.
 """
@@ -57,6 +57,7 @@ from indextables.plan.split_rows import SplitRows
 from indextables.plan.view import TableView, refuse_search_index
 from indextables.predicate import TRUE, Column, Compare, In, Predicate, conjunction
 from indextables.schema import ROW, ROW_ACTION, SPLIT, conform
+from indextables.schema.conformity import one_spelling
 from indextables.split.row_numbers import RowNumbers
 
 PIECE = 65_536
@@ -220,7 +221,6 @@ def update_rows(
     assignments: Assignments | Constants,
 ) -> Written:
     """Give the rows of a condition new values."""
-
     target = Target.unchanged(view)
 
     def assigned(rows: SplitRows, matching: RowNumbers) -> Iterator[pa.RecordBatch]:
@@ -303,7 +303,6 @@ def drop_partitions(log: TransactionLog, predicate: Predicate) -> Dropped:
 
     def plan(newest: Snapshot) -> Sequence[Action]:
         nonlocal gone
-        check_partition_condition(predicate, newest)
         gone = files_of_partitions(newest, predicate)
         return removes_for(gone, timestamp=log.now_ms(), data_change=True)
 
@@ -336,7 +335,6 @@ WhenNotMatched = Literal["insert", "ignore"]
 _MOST_VALUES = 1_000
 """More values than these are looked for by their least and greatest."""
 _AT = "_indextables_at"
-_PIECE = 65_536
 _NO_ROWS = np.zeros(0, dtype=np.int64)
 
 
@@ -358,8 +356,8 @@ def merge_batches(
     matches = list(_matches(view, target, source, on, environment))
     if when_matched != "ignore":
         for task, numbers, at in matches:
-            for start in range(0, len(numbers), _PIECE):
-                portion = slice(start, start + _PIECE)
+            for start in range(0, len(numbers), PIECE):
+                portion = slice(start, start + PIECE)
                 rows = source.take(at[portion])
                 if when_matched == "update":
                     searcher = environment.searcher(task)
@@ -400,13 +398,7 @@ def _matches(
 
 def _comparable(keys: pa.Table) -> pa.Table:
     """Keys in a form in which equal ones have equal bits, because Arrow joins by bits."""
-    for at, field in enumerate(keys.schema):
-        if pa.types.is_floating(field.type):
-            column: Any = keys.column(at)
-            nan = pa.scalar(float("nan"), field.type)
-            unsigned = pc.add(column, pa.scalar(0.0, field.type))  # -0.0 becomes 0.0
-            keys = keys.set_column(at, field, pc.if_else(pc.is_nan(column), nan, unsigned))
-    return keys
+    return pa.table(list(map(one_spelling, keys.columns)), schema=keys.schema)
 
 
 def _check_keys(on: Sequence[str], incoming: pa.Schema, view: TableView) -> None:
@@ -460,4 +452,4 @@ def _named(
     places: Any = pa.nulls(count, pa.int64()) if numbers is None else pa.array(numbers)
     action: Any = pa.repeat("delete" if change == "delete" else "write", count)
     full = full.append_column(SPLIT, identity).append_column(ROW, places)
-    yield from full.append_column(ROW_ACTION, action).to_batches(max_chunksize=_PIECE)
+    yield from full.append_column(ROW_ACTION, action).to_batches(max_chunksize=PIECE)

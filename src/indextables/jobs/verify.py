@@ -40,6 +40,7 @@ from indextables.plan.scan import SplitTask, split_tasks
 from indextables.plan.statistics import decode
 from indextables.plan.view import TableView
 from indextables.predicate import TRUE, Column, Search
+from indextables.predicate.search import in_quotes
 from indextables.predicate.search_syntax import parse_search
 from indextables.runner import LocalRunner, Runner
 from indextables.split.format import read_section
@@ -196,17 +197,12 @@ def _sample(searcher: SplitSearcher, name: str, values: Any) -> Search | None:
         words_of_texts = (word.text for text in texts for word in analyzer.words(text or ""))
         words = list(dict.fromkeys(words_of_texts))
         step = max(1, len(words) // _SAMPLED_WORDS)
-        groups.add(" AND ".join(_quoted(word) for word in words[::step][:_SAMPLED_WORDS]))
+        groups.add(" AND ".join(in_quotes(word) for word in words[::step][:_SAMPLED_WORDS]))
     text = " OR ".join(f"({group})" for group in sorted(groups) if group)
     if not text:
         return None
     node = parse_search(text, field=name, schema=searcher.context.schema, max_length=len(text))
     return Search(Column((name,)), node, text)
-
-
-def _quoted(word: str) -> str:
-    escaped = word.replace("\\", "\\\\").replace('"', '\\"')
-    return f'"{escaped}"'
 
 
 # --- the rows ------------------------------------------------------------------------------------

@@ -39,13 +39,11 @@ logger = logging.getLogger(__name__)
 
 SPLITS_FOLDER = "splits"
 
-# A batch may be of any size; after so many rows the size of the split is checked.
+# Batches have any size; the size of a split is checked after this many rows.
 _PIECE = 65_536
 
 _WAITING_BYTES = 64 << 20
 """Rows that wait in memory until their split is opened; more of them go to disk."""
-
-# Told how many rows were written since the last call.
 
 
 class SplitSink:
@@ -62,7 +60,6 @@ class SplitSink:
         partition_columns: Sequence[str],
         mapping: TableMapping,
         config: Config,
-        data_change: bool = True,
         progress: Advance | None = None,
     ) -> None:
         self._store = store
@@ -72,7 +69,6 @@ class SplitSink:
         self._max_open = config[keys.WRITE_MAX_OPEN_SPLITS]
         self._max_size = config[keys.WRITE_MAX_SPLIT_SIZE]
         self._config = config
-        self._data_change = data_change
         self._progress = progress or (lambda _rows, _size=0: None)
         self._open: dict[PartitionKey, SplitWriter] = {}
         self._heaps: dict[PartitionKey, int] = {}
@@ -165,15 +161,11 @@ class SplitSink:
         else:
             written = writer.close()
             try:
-                self._adds.append(self._stored(written))
+                columns = self._partition_columns
+                self._adds.append(store_split(self._store, written, columns, data_change=True))
             finally:
                 written.delete()
         del self._open[key], self._heaps[key]
-
-    def _stored(self, written: WrittenSplit) -> Add:
-        return store_split(
-            self._store, written, self._partition_columns, data_change=self._data_change
-        )
 
     def finish(self) -> list[Add]:
         """Store what is still open; returns an add action for every split."""

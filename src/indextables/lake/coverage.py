@@ -26,7 +26,7 @@ from indextables.lake.source import SourceFile, SourceSnapshot
 from indextables.log.actions import Add, Metadata
 from indextables.log.files import VECTOR, files_from_adds
 from indextables.log.snapshot import Snapshot
-from indextables.log.vectors import Rows, StoredVector, inline_vector
+from indextables.log.vectors import StoredVector, inline_vector
 from indextables.plan.execute import Environment
 from indextables.plan.scan import SplitTask
 from indextables.plan.view import INTERNAL_PROPERTIES, SEARCH_INDEX_PROPERTY, TableView
@@ -39,6 +39,7 @@ from indextables.split.mapping import (
     natural_kind,
 )
 from indextables.split.open_split import SplitSearcher
+from indextables.split.row_numbers import RowNumbers
 from indextables.storage import Store
 
 _PATH, _SIZE, _STAMP, _COLUMNS = "sourcePath", "sourceSize", "sourceStamp", "sourceColumns"
@@ -115,7 +116,7 @@ def tags_of_parts(parts: Sequence[Part], fingerprint: str) -> dict[str, str]:
 
 
 def parts_of(tags: Mapping[str, str], rows: int | None) -> tuple[Part, ...]:
-    """The files that a split with these tags, and so many rows, covers."""
+    """The files that a split covers, by its tags and its number of rows."""
     if _PARTS in tags:
         return _listed(tags[_PARTS])
     size = tags.get(_SIZE, "")
@@ -153,7 +154,7 @@ class CoveredRows:
         return sum(part.rows for part, file in pairs if file is None)
 
     @property
-    def dead(self) -> Rows | None:
+    def dead(self) -> RowNumbers | None:
         """The numbers of rows that are deleted, or whose file left."""
         first, dead = 0, []
         for part, file in zip(self.parts, self.files, strict=True):
@@ -286,8 +287,8 @@ def lake_view(store: Store, coverage: Coverage, settings: Config) -> TableView:
 def source_mapping(metadata: Metadata, source: SourceSnapshot) -> TableMapping:
     """How the columns of a source are searched by its index.
 
-    Only columns that the index was made for are. One that is of another kind by now is not, and its
-    place in the index is retired.
+    Only the columns of the index are searched. A column whose type has changed in kind is not, and
+    its place in the index is retired.
     """
     indexed, recorded = index_mapping(metadata).by_name, from_json(metadata.schema_string)
     fields, used = [], set()
@@ -461,7 +462,7 @@ class LakeEnvironment(Environment):
         try:
             is_for_all = all(self.map(is_plain, list(chosen)))
         except SourceRowsError:
-            return None  # who reads the rows raises it
+            return None  # the reader raises the error
         return {path: covered.live for path, covered in chosen.items()} if is_for_all else None
 
     def _rows_of(self, covered: CoveredRows) -> SourceRowsFile | JoinedFiles:

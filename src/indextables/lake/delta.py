@@ -29,8 +29,8 @@ from indextables.errors import (
 )
 from indextables.lake.rows import Place, SourceColumns
 from indextables.lake.source import SourceFile, SourceSnapshot
-from indextables.log.vectors import Rows
 from indextables.schema import from_json, refuse_hidden
+from indextables.split.row_numbers import RowNumbers
 from indextables.split.write.partitioning import partition_text
 from indextables.storage import Store, open_store
 from indextables.storage.location import client_settings, parse_location, scrub
@@ -176,7 +176,7 @@ class DeltaSource:
             texts[name] = partition_text(column).to_pylist()
         return texts
 
-    def _dead(self, table: DeltaTable) -> dict[str, Rows]:
+    def _dead(self, table: DeltaTable) -> dict[str, RowNumbers]:
         """The deleted rows of files, by their paths."""
         if "deletionVectors" not in (table.protocol().reader_features or ()):
             return {}

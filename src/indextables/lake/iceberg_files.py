@@ -25,7 +25,8 @@ from cachetools import LRUCache
 
 from indextables.errors import DamagedVectorError, UnsupportedSourceError
 from indextables.lake.rows import Place, SourceColumns, SourceRowsFile
-from indextables.log.vectors import Rows, decoded
+from indextables.log.vectors import decoded
+from indextables.split.row_numbers import RowNumbers
 from indextables.storage import Store, canonical_uri, open_store
 
 if TYPE_CHECKING:
@@ -57,7 +58,7 @@ class Entry:
     is_encrypted: bool
     equality_ids: tuple[int, ...]
     referenced: str | None
-    """The data file of a deletion vector, which is at an offset and so many bytes long."""
+    """The data file of a deletion vector, which is `length` bytes at `offset`."""
     offset: int | None
     length: int | None
 
@@ -210,7 +211,7 @@ class IcebergFiles:
         constants: Mapping[str, Mapping[int, Any]],
         *,
         unpartitioned: set[int],
-    ) -> dict[str, Rows]:
+    ) -> dict[str, RowNumbers]:
         """The dead rows of data files by their locations.
 
         `keys` are the columns of the table by their ids, `constants` the values of columns that a
@@ -257,7 +258,7 @@ class IcebergFiles:
                 positions.rows[place].append((entry.sequence, rows))
         return positions
 
-    def _positions(self, entry: Entry) -> dict[str, Rows]:
+    def _positions(self, entry: Entry) -> dict[str, RowNumbers]:
         """The rows that a file of position deletes names, by their data files."""
         kinds: dict[str, Any] = {"path": pa.string(), "row": pa.int64()}
         schema = pa.schema(kinds)
@@ -267,12 +268,12 @@ class IcebergFiles:
         table = self._all_rows(entry, schema, SourceColumns(places, by_id=True))
         paths: Any = table["path"].combine_chunks().dictionary_encode()
         codes, rows = paths.indices.to_numpy(), table["row"].to_numpy()
-        positions_of: dict[str, list[Rows]] = defaultdict(list)
+        positions_of: dict[str, list[RowNumbers]] = defaultdict(list)
         for code, path in enumerate(paths.dictionary.to_pylist()):
             positions_of[place_of(path)].append(rows[codes == code])
         return {path: np.concatenate(parts) for path, parts in positions_of.items()}
 
-    def _vector(self, entry: Entry) -> Rows:
+    def _vector(self, entry: Entry) -> RowNumbers:
         """A deletion vector: its length, the vector in the form of Delta's, and a checksum."""
         assert entry.offset is not None and entry.length is not None
         store, path = self.located(entry.location)
@@ -300,11 +301,11 @@ class IcebergFiles:
         deletes: Sequence[Entry],
         keys: Mapping[int, KeyColumn],
         constants: Mapping[int, Any],
-    ) -> Rows:
+    ) -> RowNumbers:
         """The rows of a data file that equality deletes name."""
         cached = (data.location, frozenset(e.location for e in deletes))
         with self._lock:
-            kept: Rows | None = self._dead.get(cached)
+            kept: RowNumbers | None = self._dead.get(cached)
         if kept is not None:
             return kept
         by_ids: dict[tuple[int, ...], list[Entry]] = defaultdict(list)
@@ -363,10 +364,10 @@ class IcebergFiles:
 class _Positions:
     """The rows of all position deletes and vectors of a snapshot, with sequence numbers."""
 
-    rows: dict[str, list[tuple[int, Rows]]]
-    vectors: dict[str, tuple[int, Rows]]
+    rows: dict[str, list[tuple[int, RowNumbers]]]
+    vectors: dict[str, tuple[int, RowNumbers]]
 
-    def for_file(self, data: Entry) -> list[Rows]:
+    def for_file(self, data: Entry) -> list[RowNumbers]:
         """The rows of a data file that are deleted; a vector has those of older deletes in it."""
         place = place_of(data.location)
         sequence, rows = self.vectors.get(place, (-1, None))

@@ -139,6 +139,11 @@ def _parsed_length(data: bytes, at: int) -> tuple[int, int]:
 class ForeignFooter(Footer):
     """The footer of a Parquet file that is not a split."""
 
+    index: bytes = b""
+    """The file from where its offset indexes begin, if its writer made some."""
+    index_places: Mapping[tuple[int, int], tuple[int, int]] = field(default_factory=dict)
+    """Where the offset index of each column chunk is, by row group and leaf."""
+
     @cached_property
     def schema(self) -> pa.Schema:
         """The columns of the file, as they are read."""
@@ -175,11 +180,6 @@ class ForeignFooter(Footer):
             end = start + chunk.parquet.total_compressed_size
             chunks_of_names.append(Chunk(start, end, chunk.parquet, chunk.group, chunk.leaf))
         return sorted(chunks_of_names, key=lambda chunk: chunk.start)
-
-    index: bytes = b""
-    """The file from where its offset indexes begin, if its writer made some."""
-    index_places: Mapping[tuple[int, int], tuple[int, int]] = field(default_factory=dict)
-    """Where the offset index of each column chunk is, by row group and leaf."""
 
     @property
     def size(self) -> int:

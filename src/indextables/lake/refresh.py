@@ -64,7 +64,7 @@ from indextables.storage import Store
 _FILES_OF_PORTION = 64
 _BYTES_OF_PORTION = 4 << 30
 MOST_PARTS = 1_000
-"""So many files a split covers at the most: its entry in the log names all of them."""
+"""The most files that a split covers: its entry in the log names all of them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -333,8 +333,8 @@ def merge_index(
 def mergeable(view: TableView) -> Snapshot:
     """The splits of an index that can be merged, with the partition values of their files.
 
-    Their sizes are those of split and source files together, as a split with rows has: who reads
-    all rows shares them out by splits.
+    Their sizes are those of split and source files together, as of splits with rows: a scan of all
+    rows is divided among tasks by splits.
     """
     assert view.elsewhere is not None
     files = view.snapshot.entries

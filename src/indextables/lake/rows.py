@@ -48,7 +48,7 @@ from indextables.storage.disk_cache import DiskCache
 
 _FIELD_ID = b"PARQUET:field_id"
 _FEW_ROWS = 64
-"""If fewer than one row in so many is wanted, pages are read."""
+"""Pages are read if fewer than one row in this many is wanted."""
 _SMALL_REMOTE_CHUNK = 64 << 10
 """A smaller chunk of a remote file is fetched with its neighbours, not by its pages."""
 
@@ -411,10 +411,10 @@ class SourceRowsFile:
 
 
 def of_as_many_rows(rows: SourceRows, count: int) -> SourceRows:
-    """The rows of a file that had so many when it was indexed.
+    """The rows of a file, if it has as many as when it was indexed.
 
     Raises:
-        SourceRowsError: It has others by now.
+        SourceRowsError: It has more or fewer.
     """
     if rows.num_rows != count:
         raise SourceRowsError(

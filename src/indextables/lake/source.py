@@ -30,9 +30,9 @@ from indextables.errors import (
 )
 from indextables.lake.pages import parquet_columns, read_parquet_footer
 from indextables.lake.rows import SourceColumns, SourceRowsFile
-from indextables.log.vectors import Rows
 from indextables.schema import evolve, normalize, refuse_hidden
 from indextables.split.open_split import FooterCache
+from indextables.split.row_numbers import RowNumbers
 from indextables.split.write.partitioning import NULL_FOLDER
 from indextables.storage import ObjectMeta, Store, open_store
 
@@ -50,7 +50,7 @@ class SourceFile:
     rows: int | None = None
     """How many rows the file has, deleted ones included, if the source says so."""
     partition: Mapping[str, str | None] = field(default_factory=dict)
-    dead: Rows | None = None
+    dead: RowNumbers | None = None
     """The numbers of deleted rows."""
     constants: Mapping[str, Any] = field(default_factory=dict)
     """Values of columns that the file may lack, as scalars of Arrow."""
@@ -210,7 +210,7 @@ class ParquetFolder:
             try:
                 file_schema = self._schema_of(file)
             except SourceRowsError as error:
-                damaged = error  # who needs its rows raises it again
+                damaged = error  # raised again where its rows are read
                 continue
             schema = file_schema if schema is None else evolve(schema, file_schema)
         if schema is None:

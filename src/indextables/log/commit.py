@@ -196,14 +196,6 @@ def _metadata_action(
 Observer = Callable[[str], None]
 
 
-def _ignore(_phase: str) -> None:
-    return
-
-
-def _ready(_before: Snapshot, _actions: Sequence[Action]) -> Callable[[], None]:
-    return lambda: None
-
-
 @dataclass(frozen=True, slots=True)
 class Committed:
     """What a commit did. `changed` is false when there was nothing left to write."""
@@ -224,12 +216,12 @@ class Committer:
     store: Store
     reader: LogReader
     config: Config
-    observer: Observer = _ignore
+    observer: Observer
+    now_ms: Callable[[], int]
+    prepare: Callable[[Snapshot, Sequence[Action]], Callable[[], None]]
+    """Refuses a version that is to be put, by raising: now, or when the result is called."""
     sleep: Callable[[float], None] = time.sleep
-    now_ms: Callable[[], int] = lambda: time.time_ns() // 1_000_000
     jitter: Callable[[float, float], float] = random.uniform
-    prepare: Callable[[Snapshot, Sequence[Action]], Callable[[], None]] = _ready
-    """Refuses a version that is to be put, by raising: now, or when it is asked again."""
 
     def commit(self, mine: Transaction) -> Committed:
         """Write the transaction as the next version, or raise why it cannot be."""

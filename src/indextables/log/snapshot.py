@@ -276,7 +276,7 @@ def empty_snapshot(uri: str) -> Snapshot:
 
 # --- which splits its cross-references cover -------------------------------------------------
 
-Rows = npt.NDArray[np.int64]
+_Integers = npt.NDArray[np.int64]
 
 _TEXT = pa.string()
 
@@ -292,21 +292,21 @@ class Cover:
 
     xrefs: tuple[AddXRef, ...]
     paths: pa.Array[Any]
-    owner: Rows
-    live: Rows
-    owned: Rows
+    owner: _Integers
+    live: _Integers
+    owned: _Integers
 
-    def splits(self, rows: Rows) -> tuple[str, ...]:
+    def splits(self, rows: _Integers) -> tuple[str, ...]:
         """The paths of some of the live splits."""
         paths: list[Any] = self.paths.take(rows).to_pylist()
         return tuple(paths)
 
-    def owned_by(self, xref: int) -> Rows:
+    def owned_by(self, xref: int) -> _Integers:
         """The live splits that an XRef owns."""
         return np.flatnonzero(self.owner == xref)
 
     @property
-    def uncovered(self) -> Rows:
+    def uncovered(self) -> _Integers:
         """The live splits that no XRef names."""
         return np.flatnonzero(self.owner < 0)
 

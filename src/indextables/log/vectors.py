@@ -29,7 +29,7 @@ from cachetools import LRUCache
 from indextables.errors import DamagedVectorError, ObjectNotFoundError
 from indextables.storage import Store
 
-Rows = npt.NDArray[np.int64]
+RowNumbers = npt.NDArray[np.int64]
 
 _MAGIC = struct.pack("<i", 1681511377)
 _FORMAT = b"\x01"
@@ -109,7 +109,7 @@ def vector_files(descriptors: Iterable[Mapping[str, Any] | None]) -> set[str]:
 # --- bytes -------------------------------------------------------------------------------------
 
 
-def encoded(rows: Rows) -> bytes:
+def encoded(rows: RowNumbers) -> bytes:
     """Row numbers as the bytes of a vector."""
     from pyroaring import BitMap64
 
@@ -118,7 +118,7 @@ def encoded(rows: Rows) -> bytes:
     return _MAGIC + bytes(bitmap.serialize())
 
 
-def decoded(data: bytes, *, path: str) -> Rows:
+def decoded(data: bytes, *, path: str) -> RowNumbers:
     """The row numbers of a vector, ascending."""
     from pyroaring import BitMap64
 
@@ -145,7 +145,7 @@ def _from_z85(text: str) -> bytes:
 
 # --- reading -----------------------------------------------------------------------------------
 
-_kept: LRUCache[tuple[str, DeletionVector], Rows] = LRUCache(_MOST_KEPT, lambda r: int(r.nbytes))
+_kept: LRUCache[tuple[str, DeletionVector], RowNumbers] = LRUCache(_MOST_KEPT, lambda r: r.nbytes)
 _lock = threading.Lock()
 
 
@@ -157,7 +157,7 @@ class StoredVector:
     descriptor: DeletionVector
     path: str
 
-    def rows(self, *, total: int) -> Rows:
+    def rows(self, *, total: int) -> RowNumbers:
         """The deleted rows, ascending, of a split that has so many rows."""
         key = (self.store.identity, self.descriptor)
         with _lock:
@@ -173,7 +173,7 @@ class StoredVector:
             )
         return row_numbers
 
-    def read(self) -> Rows:
+    def read(self) -> RowNumbers:
         """The deleted rows as they are stored, checked."""
         descriptor = self.descriptor
         try:
@@ -212,13 +212,13 @@ class StoredVector:
 # --- writing -----------------------------------------------------------------------------------
 
 
-def inline_vector(rows: Rows) -> DeletionVector:
+def inline_vector(rows: RowNumbers) -> DeletionVector:
     """A vector inside its descriptor, of any size; for one that is not stored."""
     data = encoded(rows)
     return DeletionVector(_INLINE, _to_z85(data), len(data), len(rows))
 
 
-def store_vectors(store: Store, rows: Mapping[str, Rows]) -> dict[str, DeletionVector]:
+def store_vectors(store: Store, rows: Mapping[str, RowNumbers]) -> dict[str, DeletionVector]:
     """Vectors for splits by their paths: small ones inline, the others in one new file."""
     vectors: dict[str, DeletionVector] = {}
     content, identity = bytearray(_FORMAT), uuid.uuid4()

@@ -27,6 +27,7 @@ from indextables.plan.scan import plan_scan
 from indextables.plan.view import TableView
 from indextables.predicate import Predicate
 from indextables.schema import column_field
+from indextables.schema.conformity import one_spelling
 
 Function = Literal["count_rows", "count", "sum", "min", "max"]
 
@@ -178,7 +179,7 @@ def _key(value: str | Value, table: pa.Table, computed: dict[Value, Any]) -> Any
     """The key that rows are grouped by; Spark has one zero and one NaN."""
     if isinstance(value, str):
         return table[value]
-    return _one_nan(compute(value, table, computed))
+    return one_spelling(compute(value, table, computed))
 
 
 def _single(aggregate: Aggregate, table: pa.Table) -> Any:
@@ -313,7 +314,7 @@ def facet_counts(
             )
     counts = [_counts(g, " and ".join(f"'{view.names.shown_name(n)}'" for n in g)) for g in groups]
     for piece in run_scan(plan_scan(view, predicate=predicate, columns=columns)):
-        rows = pa.table({name: _one_nan(piece[name]) for name in columns})
+        rows = pa.table({name: one_spelling(piece[name]) for name in columns})
         for facet in counts:
             facet.add(rows)
     return [
@@ -322,14 +323,6 @@ def facet_counts(
         )
         for group, facet in zip(groups, counts, strict=True)
     ]
-
-
-def _one_nan(column: Any) -> Any:
-    """Floats as SQL groups them: NaN is one value, and -0.0 is 0.0."""
-    if not pa.types.is_floating(column.type):
-        return column
-    nan: Any = pa.scalar(float("nan"), column.type)
-    return pc.add(pc.if_else(pc.is_nan(column), nan, column), pa.scalar(0, column.type))
 
 
 def _most_frequent(counted: pa.Table, types: Sequence[pa.DataType], top: int | None) -> pa.Table:

@@ -19,13 +19,11 @@ from indextables.errors import QueryError, UnknownFieldError
 from indextables.log.actions import COLUMN_NAMES, Metadata
 from indextables.log.snapshot import Snapshot
 from indextables.predicate import (
-    All,
     And,
-    Boolean,
-    Boost,
     Column,
     Constant,
     Expression,
+    FieldNode,
     Not,
     Or,
     Predicate,
@@ -33,6 +31,7 @@ from indextables.predicate import (
     SearchNode,
 )
 from indextables.predicate.names import escaped_field, resolve_field
+from indextables.predicate.search import map_leaves
 from indextables.predicate.tree import transform
 from indextables.schema import from_json, to_json
 from indextables.schema.types import (
@@ -221,29 +220,20 @@ def _translated_fields(
 ) -> SearchNode:
     """A query whose leaves name columns by their other name."""
 
-    def translated(one: SearchNode) -> SearchNode:
-        return _translated_fields(one, text, names, old, new)
+    def translated(leaf: FieldNode) -> FieldNode:
+        if leaf.field is None:
+            return leaf
+        resolved = resolve_field(leaf.field, old)
+        if resolved is None:  # a stored name must not be found by chance
+            raise UnknownFieldError(leaf.field, available=old.names, query=text)
+        name, path = names[resolved[0]], resolved[1]
+        field = escaped_field([name, *path])
+        if resolve_field(field, new) != (name, path):
+            raise QueryError(
+                f"The field '{leaf.field}' cannot be told from a column that has a dot in its "
+                "stored name. Rename that column to its old name, or search with SQL: "
+                f"`{resolved[0]}` indexquery '…'."
+            )
+        return replace(leaf, field=field)
 
-    match node:
-        case All():
-            return node
-        case Boost(child=child):
-            return replace(node, child=translated(child))
-        case Boolean(must=must, should=should, must_not=must_not):
-            parts = (tuple(map(translated, part)) for part in (must, should, must_not))
-            return Boolean(*parts)
-        case _ if node.field is None:
-            return node
-        case _:
-            resolved = resolve_field(node.field, old)
-            if resolved is None:  # a stored name must not be found by chance
-                raise UnknownFieldError(node.field, available=old.names, query=text)
-            name, path = names[resolved[0]], resolved[1]
-            field = escaped_field([name, *path])
-            if resolve_field(field, new) != (name, path):
-                raise QueryError(
-                    f"The field '{node.field}' cannot be told from a column that has a dot in its "
-                    "stored name. Rename that column to its old name, or search with SQL: "
-                    f"`{resolved[0]}` indexquery '…'."
-                )
-            return replace(node, field=field)
+    return map_leaves(node, translated)

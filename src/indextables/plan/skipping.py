@@ -46,6 +46,7 @@ from indextables.plan.statistics import (
     value_range,
 )
 from indextables.predicate import (
+    TRUE,
     And,
     Column,
     Compare,
@@ -525,8 +526,11 @@ def check_partition_condition(predicate: Predicate, snapshot: Snapshot) -> None:
 
 
 def files_of_partitions(snapshot: Snapshot, predicate: Predicate) -> pa.Table:
-    """The live files of the partitions that meet a condition."""
+    """The live files of the partitions that meet a condition, which is about nothing else."""
+    check_partition_condition(predicate, snapshot)
     files = snapshot.entries
+    if predicate == TRUE:
+        return files
     verdict = FileStatistics.of(snapshot).judge(predicate)
     # A condition that may be true or not: a value is not of its column's type.
     doubtful = np.flatnonzero(verdict.keep & ~verdict.all_match)

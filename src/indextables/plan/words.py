@@ -26,6 +26,7 @@ from indextables.plan.split_rows import Mask, row_mask
 from indextables.plan.view import TableView
 from indextables.predicate import TRUE, Boolean, Boost, Predicate, Search, Term
 from indextables.predicate.names import escaped_field, resolve_field
+from indextables.predicate.search import MAX_DISTANCE, in_quotes
 from indextables.predicate.search import walk as search_nodes
 from indextables.predicate.search_syntax import parse_search
 from indextables.runner import check_stop
@@ -36,7 +37,6 @@ from indextables.split.scoring import CombinedSearcher
 from indextables.split.search.engine import words_within
 from indextables.split.write.indexer import document_values
 
-MAX_DISTANCE = 2
 _CORRECTED = 5
 """Words of a query, and columns, in which corrections are looked for."""
 _WORDS_AT_ONCE = 50_000
@@ -249,8 +249,7 @@ def _written(word: str) -> str:
         node = parse_search(word)
         if isinstance(node, Term) and node.field is None and node.text == word:
             return word
-    escaped = word.replace("\\", "\\\\").replace('"', '\\"')
-    return f'"{escaped}"'
+    return in_quotes(word)
 
 
 def _ranked_words(ranks: Sequence[_Rank]) -> pa.Table:

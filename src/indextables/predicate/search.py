@@ -201,6 +201,24 @@ def fields(query: SearchNode) -> tuple[str | None, ...]:
     return tuple(dict.fromkeys(named))
 
 
+def map_leaves(query: SearchNode, change: Callable[[FieldNode], SearchNode]) -> SearchNode:
+    """The query with what `change` returns in the place of every node that has a field.
+
+    >>> map_leaves(Boost(Term(None, "a"), 2.0), lambda node: replace(node, field="title"))
+    Boost(child=Term(field='title', text='a'), factor=2.0)
+    """
+    match query:
+        case All():
+            return query
+        case Boost(child=child, factor=factor):
+            return Boost(map_leaves(child, change), factor)
+        case Boolean(must=must, should=should, must_not=must_not):
+            parts = (must, should, must_not)
+            return Boolean(*(tuple(map_leaves(node, change) for node in part) for part in parts))
+        case _:
+            return change(query)
+
+
 def over_fields(
     query: SearchNode,
     names: Sequence[str] | Mapping[str, float],
@@ -218,25 +236,17 @@ def over_fields(
     if isinstance(names, Mapping) and only is not None and names[only] != 1:
         only = None
 
-    def spread(node: SearchNode) -> SearchNode:
-        if type(node) is Term and node.field is None and only is not None:  # what most are
+    def spread(node: FieldNode) -> SearchNode:
+        if node.field is not None:
+            return node
+        if type(node) is Term and only is not None:  # what most are
             return Term(only, node.text, at=node.at)
-        match node:
-            case All():
-                return node
-            case Boost(child=child, factor=factor):
-                return Boost(spread(child), factor)
-            case Boolean(must=must, should=should, must_not=must_not):
-                return Boolean(*(tuple(map(spread, part)) for part in (must, should, must_not)))
-            case _ if node.field is not None:
-                return node
-            case _:
-                every = tuple(replace(node, field=name) for name in names)
-                each = every if len(every) == 1 else tuple(filter(fits, every)) or every
-                parts = tuple(_weighted(one, names) for one in each)
-                return parts[0] if len(parts) == 1 else Boolean(should=parts)
+        every = tuple(replace(node, field=name) for name in names)
+        each = every if len(every) == 1 else tuple(filter(fits, every)) or every
+        parts = tuple(_weighted(one, names) for one in each)
+        return parts[0] if len(parts) == 1 else Boolean(should=parts)
 
-    return spread(query)
+    return map_leaves(query, spread)
 
 
 def _weighted(node: FieldNode, names: Sequence[str] | Mapping[str, float]) -> SearchNode:
@@ -269,10 +279,20 @@ def literal_text(characters: Sequence[Character]) -> str:
 def half_character(text: str) -> int | None:
     """Where a text has a lone surrogate, which is not a character and in no index.
 
-    Bytes that are no UTF-8 become such ones on a command line.
+    On a command line, bytes that are not UTF-8 become lone surrogates.
     """
     half = _HALF.search(text)
     return None if half is None else half.start()
+
+
+def in_quotes(text: str) -> str:
+    r"""A text as the search syntax has it in quotes; `Scanner.quoted` reads it again.
+
+    >>> print(in_quotes('a "b"'))
+    "a \"b\""
+    """
+    escaped = text.replace("\\", "\\\\").replace('"', '\\"')
+    return f'"{escaped}"'
 
 
 class Scanner:

@@ -41,6 +41,7 @@ from indextables.predicate.search import (
     Term,
     Wildcard,
     half_character,
+    in_quotes,
     walk,
 )
 from indextables.predicate.search_syntax import parse_search
@@ -162,8 +163,7 @@ def written(query: SearchNode) -> str:
         case Boolean(must=must, should=should):
             return " AND ".join(map(written, must)) or " OR ".join(map(written, should))
         case Phrase(text=text, prefix=prefix):
-            quoted = text.replace("\\", "\\\\").replace('"', '\\"')
-            return f'"{quoted}"{"*" if prefix else ""}'
+            return in_quotes(text) + ("*" if prefix else "")
         case Term(text=text):
             return "".join(c if c.isalnum() else f"\\{c}" for c in text)
         case _:

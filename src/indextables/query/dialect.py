@@ -114,7 +114,7 @@ def _qualify(tree: Any, schema: MappingSchema) -> list[Any]:
 
 
 def _decimal(precision: int, scale: int) -> exp.DataType:
-    """A type within 38 digits; of those behind the point six stay, before others go."""
+    """A type within 38 digits: those behind the point are cut off first, down to six."""
     if precision > _MOST_DIGITS:
         before_point = precision - scale
         scale = max(_MOST_DIGITS - before_point, min(scale, 6))
@@ -182,10 +182,14 @@ UPPER, LOWER, INITCAP = "indextables_upper", "indextables_lower", "indextables_i
 """The functions of the engine that write texts in capitals and in small letters as Spark does."""
 REPLACE, REGEXP_REPLACE = "indextables_replace", "indextables_regexp_replace"
 """The functions of the engine that replace parts of texts as Spark does, within bounds."""
+SEARCH_FUNCTION = "indexquery"
+"""The function of the engine that searches values."""
+MAPPED_SEARCH, MAPPED_SNIPPET = "indextables_search_values", "indextables_snippet_values"
+"""The same for values of a column with a mapping of its own, which is the third argument."""
 _CASES = {exp.Upper: UPPER, exp.Lower: LOWER, exp.Initcap: INITCAP}
 
 _SHORT = 16
-"""A literal of at most so many characters needs no check of its length."""
+"""Literals of up to this many characters need no check of their length."""
 
 FLOATS = (exp.DType.DOUBLE, exp.DType.FLOAT)
 
@@ -682,9 +686,6 @@ _FORMS: dict[str, tuple[int, Callable[..., Any]]] = {
 }
 
 
-_OWN = ("indextables_search_values", "indextables_snippet_values")
-
-
 def _call(node: Any) -> Any:
     name = node.name.lower()
     if name in _FORMS:
@@ -694,7 +695,7 @@ def _call(node: Any) -> Any:
         return form(*(argument.copy() for argument in node.expressions))
     if name in _RENAMED:
         return exp.Anonymous(this=_RENAMED[name], expressions=node.expressions)
-    if name not in (*_SAME, *ONE_COLUMN, SNIPPET, *_OWN):
+    if name not in (*_SAME, *ONE_COLUMN, SNIPPET, MAPPED_SEARCH, MAPPED_SNIPPET):
         raise _unknown(node.name)
     return node
 

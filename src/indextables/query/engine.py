@@ -55,18 +55,15 @@ from indextables.query.dialect import (
     FLOAT_TEXT,
     INITCAP,
     LOWER,
+    MAPPED_SEARCH,
+    MAPPED_SNIPPET,
     REGEXP_REPLACE,
     REPLACE,
+    SEARCH_FUNCTION,
     UPPER,
     Division,
 )
-from indextables.query.relations import (
-    MAPPED_SEARCH,
-    MAPPED_SNIPPET,
-    SEARCH_FUNCTION,
-    VALUE,
-    Relation,
-)
+from indextables.query.relations import VALUE, Relation
 from indextables.query.rewrite import Opener, Rewritten, rewrite
 from indextables.runner import Result, Stop, current_stop
 from indextables.schema import normalize
@@ -243,8 +240,8 @@ def scan_relation(
 class _Engine:
     """A database in memory. It has one query at a time, and waits for another one after it.
 
-    To make one takes twenty times as long as to ask a small question. A query that failed or was
-    given up takes its engine with it.
+    Making one takes twenty times as long as a small query. The engine of a query that failed or was
+    given up is closed.
     """
 
     waiting: ClassVar[list[_Engine]] = []
@@ -359,7 +356,6 @@ class _Engine:
         is_called_for_each_row: bool = False,
     ) -> None:
         """Give queries a function that DuckDB does not have; without types it takes any."""
-
         failures = self.failures  # a reference to the engine itself would be a cycle
 
         @functools.wraps(work)  # DuckDB counts its parameters

@@ -25,7 +25,7 @@ from sqlglot.optimizer.scope import Scope
 from indextables.config import Config
 from indextables.errors import EmbeddedQueryError, SearchCallError
 from indextables.predicate import searches
-from indextables.predicate.literals import quoted_name
+from indextables.predicate.literals import quoted_name, sql_text
 from indextables.predicate.search_names import SEVERAL_COLUMNS
 from indextables.predicate.spark_tokens import ALL_FIELDS
 from indextables.predicate.sql_text import parse_predicate
@@ -39,12 +39,8 @@ if TYPE_CHECKING:
     from indextables.table import Table
 
 
-SEARCH_FUNCTION = "indexquery"
-"""The function of the engine that searches values."""
-MAPPED_SEARCH, MAPPED_SNIPPET = "indextables_search_values", "indextables_snippet_values"
-"""The same for values of a column with a mapping of its own, which is the third argument."""
 VALUE = "value"
-"""The column that values are to these functions."""
+"""The column that values are to the engine's functions that search them."""
 
 _MAX_DEPTH = 150
 """The highest that `indexquery.maxDepth` can be."""
@@ -67,7 +63,7 @@ class PushedSearch:
         >>> PushedSearch("it's", (("a b", "c"),)).condition()
         "`a b`.`c` indexquery 'it\\\\'s'"
         """
-        quoted = "'" + self.query.replace("\\", "\\\\").replace("'", "\\'") + "'"
+        quoted = sql_text(self.query)
         match [".".join(map(quoted_name, names)) for names in self.columns]:
             case []:
                 return f"indexqueryall({quoted})"

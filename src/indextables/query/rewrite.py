@@ -42,11 +42,16 @@ from indextables.predicate.search_names import (
     written,
 )
 from indextables.predicate.spark_tokens import ALL_FIELDS, join_strings, rewrite_operators
-from indextables.query.dialect import EngineSql, SparkDialect, annotate, engine_sql
-from indextables.query.relations import (
+from indextables.query.dialect import (
     MAPPED_SEARCH,
     MAPPED_SNIPPET,
     SEARCH_FUNCTION,
+    EngineSql,
+    SparkDialect,
+    annotate,
+    engine_sql,
+)
+from indextables.query.relations import (
     PushedSearch,
     Relation,
     Sources,

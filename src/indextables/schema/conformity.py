@@ -10,6 +10,7 @@ nothing there.
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Container, Iterator, Mapping
 from decimal import Decimal
@@ -101,6 +102,19 @@ def as_floats(values: Any, data_type: Any = None) -> Any:
     if pa.types.is_decimal(values.type):
         values = values.cast(pa.string())
     return values.cast(data_type or pa.float64())
+
+
+def one_spelling(values: Any) -> Any:
+    """Values whose bits are equal where SQL says that they are: one NaN, and zero without a sign.
+
+    >>> one_spelling(pa.array([-0.0, 1.5])).to_pylist()
+    [0.0, 1.5]
+    """
+    data_type = values.type
+    if not pa.types.is_floating(data_type):
+        return values
+    unsigned = pc.add(values, pa.scalar(0, data_type))
+    return pc.if_else(pc.is_nan(values), pa.scalar(math.nan, data_type), unsigned)
 
 
 _INTEGERS = (pa.int8(), pa.int16(), pa.int32(), pa.int64())

@@ -26,7 +26,7 @@ from indextables.plan.ranking import with_snippets
 from indextables.plan.scan import ScanPlan, plan_scan
 from indextables.plan.view import TableView
 from indextables.predicate import Predicate, Search, searches
-from indextables.predicate.literals import sql_text
+from indextables.predicate.literals import quoted_name, sql_text
 from indextables.predicate.search import walk
 from indextables.runner import check_stop
 from indextables.schema import ROW, SCORE, SPLIT
@@ -48,7 +48,7 @@ _MOST_VALUES = 1_000
 
 @dataclass(frozen=True, slots=True)
 class Filter:
-    """A condition on one column: one of some values, or a range without its end."""
+    """A condition on one column: one of some values, or a range, whose end is excluded."""
 
     column: str
     values: tuple[object, ...] = ()
@@ -211,7 +211,7 @@ def filter_sql(condition: Filter, schema: pa.Schema) -> str:
     """
     if condition.column not in schema.names:
         raise RequestError(f"There is no column '{condition.column}' to filter by.")
-    data_type, name = schema.field(condition.column).type, quoted(condition.column)
+    data_type, name = schema.field(condition.column).type, quoted_name(condition.column)
     parts = []
     if condition.values:
         literals = [literal(value, data_type) for value in condition.values if value is not None]
@@ -230,11 +230,6 @@ def filter_sql(condition: Filter, schema: pa.Schema) -> str:
         parts.append(f"{name} < {literal(condition.end, data_type)}")
     text = " AND ".join(parts)
     return f"(NOT ({text}))" if condition.negated else text
-
-
-def quoted(name: str) -> str:
-    """The name of a column or a table in SQL."""
-    return "`" + name.replace("`", "``") + "`"
 
 
 def literal(value: object, data_type: pa.DataType) -> str:
@@ -329,7 +324,7 @@ def search(name: str, table: Table, request: SearchRequest) -> dict[str, Any]:
 
 
 def corrected(table: Table, request: SearchRequest) -> str | None:
-    """The query with the words that no row has spelled like ones that some have."""
+    """The query with misspelt words corrected to words of the table; None if there are none."""
     where = request.condition(table.schema)
     return table.correct_query(request.query or "*", where=where, timezone=request.timezone)
 
@@ -544,7 +539,7 @@ def same_elsewhere(
     every = list(columns) == table.schema.names
     conditions = [f"_indexall indexquery {sql_text(request.query)}"] if request.query else []
     conditions += [f"({where})" if request.query else where] if where else []
-    chosen = "*" if every else ", ".join(map(quoted, columns))
+    chosen = "*" if every else ", ".join(map(quoted_name, columns))
     past = "" if request.version is None else f" VERSION AS OF {version_of(table)}"
     clauses = f"WHERE {' AND '.join(conditions)}\n" if conditions else ""
     limit = f"LIMIT {request.limit}"
@@ -566,7 +561,7 @@ def same_elsewhere(
         f"import indextables as it\n\ntable = {opened}\nrows = table.{verb}({', '.join(arguments)})"
     )
     python += f".slice({request.offset})" if request.offset else ""
-    place = select.format(f"indextables.{quoted(table.uri)}").replace("\n", "\n    ")
+    place = select.format(f"indextables.{quoted_name(table.uri)}").replace("\n", "\n    ")
     spark = f"import indextables as it\n\nspark = it.enable(spark)\nquery = {place!r}\n"
     if '"""' not in place and "\\" not in place:
         spark = (
@@ -575,4 +570,4 @@ def same_elsewhere(
         )
     else:
         spark += "spark.sql(query).show()"
-    return {"sql": select.format(quoted(name)), "python": python, "pyspark": spark}
+    return {"sql": select.format(quoted_name(name)), "python": python, "pyspark": spark}

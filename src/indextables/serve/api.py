@@ -14,10 +14,7 @@ from starlette.responses import FileResponse, Response
 from starlette.routing import Route
 
 from indextables import __version__
-from indextables.errors import (
-    IndexTablesError,
-    QueryError,
-)
+from indextables.errors import IndexTablesError, QueryError
 from indextables.plan.execute import count_rows
 from indextables.serve import answers
 from indextables.serve.answers import (
@@ -53,6 +50,17 @@ _KINDS = {
     "csv": "text/csv; charset=utf-8",
     "json": "application/x-ndjson",
 }
+_SEARCH_PARTS_OF = {
+    "instead": ("query", "where", "filters", "version", "timezone"),
+    "why": ("query", "version"),
+    "changes": ("query", "where", "filters", "version"),
+    "export": ("query", "where", "filters", "columns", "version", "timezone"),
+}
+"""The parts of a search that a handler takes, if not all."""
+
+
+def _search_in(sent: dict[str, Any], handler: str) -> SearchRequest:
+    return SearchRequest.parsed({k: sent[k] for k in _SEARCH_PARTS_OF[handler] if k in sent})
 
 
 @dataclasses.dataclass(frozen=True)
@@ -149,10 +157,8 @@ class Api:
         return await self._answer(request, work, what=f"words of {name}")
 
     async def instead(self, request: Request) -> Response:
-        """A query whose words are spelled like those that rows have, if that finds any."""
-        name, sent = request.path_params["name"], parameters(request)
-        names = ("query", "where", "filters", "version", "timezone")
-        search = SearchRequest.parsed({key: sent[key] for key in names if key in sent})
+        """The query with its words corrected to words of the table, if that finds rows."""
+        name, search = request.path_params["name"], _search_in(parameters(request), "instead")
 
         def work() -> dict[str, Any]:
             return {"instead": answers.corrected(self.tables.get(name, search.version), search)}
@@ -162,7 +168,7 @@ class Api:
     async def why(self, request: Request) -> Response:
         """What each word of a query adds to the score of a row."""
         name, sent = request.path_params["name"], parameters(request)
-        search = SearchRequest.parsed({key: sent.get(key) for key in ("query", "version")})
+        search = _search_in(sent, "why")
         split, row = sent.get("split", ""), whole_number(sent, "row")
         if not search.query:
             raise RequestError("'query' is missing: without one rows have no scores.")
@@ -224,9 +230,7 @@ class Api:
         """Rows of a search that came or went between two versions."""
         name, sent = request.path_params["name"], parameters(request)
         limit = whole_number(sent, "limit", 100, most=MOST_ROWS)
-        search = SearchRequest.parsed(
-            {key: sent[key] for key in ("query", "where", "filters", "version") if key in sent}
-        )
+        search = _search_in(sent, "changes")
         if "since" not in sent:
             raise RequestError("'since' is the older version, 'version' the newer one.")
         since = whole_number(sent, "since")
@@ -264,8 +268,7 @@ class Api:
         file_format = sent.pop("format", "parquet")
         if file_format not in _FORMATS:
             raise RequestError(f"A format is one of {', '.join(_FORMATS)}, not {file_format!r}.")
-        names = ("query", "where", "filters", "columns", "version", "timezone")
-        search = SearchRequest.parsed({key: sent[key] for key in names if key in sent})
+        search = _search_in(sent, "export")
 
         def work() -> Path:
             return self._exported(
@@ -412,17 +415,14 @@ def _openapi(api: Api) -> dict[str, Any]:
             "required": ["query"],
         },
     }
-    searching = ("query", "where", "filters", "columns", "version", "timezone")
     inputs = {
         "search": tuple(SEARCH_PARTS),
-        "export": ("format", *searching),
-        "changes": ("since", "version", "query", "where", "filters", "limit"),
+        "export": ("format", *_SEARCH_PARTS_OF["export"]),
+        "changes": ("since", *_SEARCH_PARTS_OF["changes"], "limit"),
         "words": ("prefix", "field"),
-        "instead": ("query", "where", "filters", "version", "timezone"),
-        "why": ("query", "split", "row", "version"),
-        "table": ("version",),
-        "report": ("version",),
-        "report_page": ("version",),
+        "instead": _SEARCH_PARTS_OF["instead"],
+        "why": (*_SEARCH_PARTS_OF["why"], "split", "row"),
+        **dict.fromkeys(("table", "report", "report_page"), ("version",)),
     }
     paths: dict[str, Any] = {}
     for route in api.routes():

@@ -49,12 +49,11 @@ class Limits:
 
 
 def application(
-    places: Mapping[str, str], open_table: Open, *, access: Access, limits: Limits | None = None
+    places: Mapping[str, str], open_table: Open, *, access: Access, limits: Limits
 ) -> ASGIApp:
     """The application over tables by name."""
-    chosen = limits or Limits()
     work = Work(
-        threads=chosen.threads, most_waiting=chosen.most_waiting, timeout_s=chosen.timeout_s
+        threads=limits.threads, most_waiting=limits.most_waiting, timeout_s=limits.timeout_s
     )
     tables = ServedTables(dict(places), open_table)
 
@@ -90,9 +89,9 @@ def _page(name: str) -> Callable[[Request], Response]:
 
 
 def _root(request: Request) -> Response:
-    """The page for who opened the printed address, which leaves a cookie, or asks for a page.
+    """The page, for browsers: they send the cookie of the printed address, or ask for HTML.
 
-    Clients of Elasticsearch ask here what they talk to.
+    Clients of Elasticsearch ask here what server this is.
     """
     if request.cookies or "text/html" in request.headers.get("accept", ""):
         return Response(_file("search.html"), media_type="text/html")

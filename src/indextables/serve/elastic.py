@@ -106,7 +106,7 @@ def _rows(
     condition = table.view.names.shown_predicate(question.stored)
     if not keys:
         return table.scan(where=condition, columns=columns, limit=count), False
-    # The first rows are chosen by what they are sorted by; the rest is read of those alone.
+    # The first rows are chosen by the sorted columns; the others are read for these rows only.
     by_score = any(key == _BY_SCORE for key, _ in keys)
     named = list(dict.fromkeys([*(k for k, _ in keys if k not in (DOC, _BY_SCORE)), SPLIT, ROW]))
     ends = dict(keys).get(DOC, "ascending")
@@ -339,7 +339,7 @@ _OF_HIGHLIGHT = frozenset((
     "boundary_max_scan", "boundary_scanner_locale", "fragmenter", "max_analyzed_offset",
     "phrase_limit",
 ))  # fmt: skip
-"""Of these some choose a method, which here is one; the others are heard."""
+"""Options of `highlight`. Those that choose one of Elasticsearch's methods have no effect."""
 
 
 def _highlighted(highlight: Any, table: Table) -> dict[str, _Marking]:
@@ -555,7 +555,7 @@ class Elastic:
         return await self.mapping(request)
 
     async def nothing(self, request: Request) -> Any:
-        """What Elasticsearch has and this server has not."""
+        """Refuse what this server does not have."""
         path = request.url.path
         if request.method in ("PUT", "DELETE"):
             raise UnsupportedError(f"{request.method} [{path}]: nothing is written here")

@@ -29,7 +29,7 @@ from indextables.plan.aggregation import (
 from indextables.plan.buckets import NumberBuckets, TimeBuckets, buckets_of
 from indextables.plan.execute import run_scan
 from indextables.plan.scan import plan_scan
-from indextables.schema.conformity import as_floats
+from indextables.schema.conformity import as_floats, one_spelling
 from indextables.serve.elastic_query import (
     Question,
     UnsupportedError,
@@ -176,9 +176,7 @@ class _Terms:
         return cls(column, size, least, _order(options.get("order")), missing)
 
     def keys(self, values: Any) -> Any:
-        if pa.types.is_floating(values.type):  # NaN is one value, and -0.0 is 0.0
-            nan: Any = pa.scalar(_NAN, values.type)
-            values = pc.add(pc.if_else(pc.is_nan(values), nan, values), pa.scalar(0, values.type))
+        values = one_spelling(values)
         return values if self.missing is None else pc.fill_null(values, self.missing)
 
     def all_keys(self, present: list[Any]) -> list[Any]:

@@ -17,7 +17,7 @@ from typing import Any
 import pyarrow as pa
 
 from indextables.predicate import Predicate, conjunction
-from indextables.predicate.search import Boolean, walk
+from indextables.predicate.search import Boolean, in_quotes, walk
 from indextables.predicate.search_syntax import parse_search
 from indextables.serve.tables import search_field
 from indextables.serve.work import RequestError
@@ -103,10 +103,6 @@ def texts_of(value: Any, clause_type: str) -> list[str]:
 def _allow(clause: Mapping[str, Any], names: set[str], clause_type: str) -> None:
     if unknown := sorted(set(clause) - names):
         raise UnsupportedError(f"[{clause_type}] with [{unknown[0]}] is not supported.")
-
-
-def _quoted(text: str) -> str:
-    return '"' + text.replace("\\", "\\\\").replace('"', '\\"') + '"'
 
 
 def _boosted(text: str, options: Mapping[str, Any]) -> str:
@@ -209,7 +205,7 @@ class _Language:
         sign = "+" if operator == "and" else ""
         fuzziness = options.get("fuzziness")
         spelled = [
-            _quoted(word) if fuzziness is None else _fuzzy(word, fuzziness) for word in words
+            in_quotes(word) if fuzziness is None else _fuzzy(word, fuzziness) for word in words
         ]
         return f"({' '.join(f'{sign}{field}:{word}' for word in spelled)})" if words else NOTHING
 
@@ -233,7 +229,7 @@ class _Language:
         options = value if isinstance(value, dict) else {"query": value}
         _allow(options, {"query", "slop", "boost"}, clause_type)
         slop = options.get("slop")
-        phrase = f"{self.field(name)}:{_quoted(str(options.get('query', '')))}"
+        phrase = f"{self.field(name)}:{in_quotes(str(options.get('query', '')))}"
         if clause_type == "match_phrase_prefix":
             if slop:
                 raise UnsupportedError(f"[{clause_type}] with [slop] is not supported")
@@ -357,14 +353,14 @@ class _Language:
         if value is None:
             raise UnsupportedError("value cannot be null")
         data_type = self.schema.field(column_name(name, self.schema)).type
-        return f"{self.field(name)}:{_quoted(str(_spelled(value, data_type)))}"
+        return f"{self.field(name)}:{in_quotes(str(_spelled(value, data_type)))}"
 
     def _bound(self, name: str, value: Any, *, rounded_up: bool) -> str:
         data_type = self.schema.field(column_name(name, self.schema)).type
         if pa.types.is_temporal(data_type) and isinstance(value, str) and value.startswith("now"):
             value = _millis_of(date_math(value, rounded_up=rounded_up))
         text = str(_spelled(value, data_type))
-        return text if _is_number(text) else _quoted(text)
+        return text if _is_number(text) else in_quotes(text)
 
 
 _STEP = re.compile(r"([+-]\d{1,6})([yMwdhHms])|/([yMwdhHms])")
@@ -445,7 +441,7 @@ def _regex(pattern: str) -> str:
 
 
 def _fuzzy(text: str, fuzziness: Any) -> str:
-    """A word within so many edits."""
+    """A word, with how many edits it may be away."""
     edits = str(fuzziness).upper()
     if edits == "AUTO":  # as Elasticsearch chooses
         edits = "0" if len(text) < 3 else "1" if len(text) < 6 else "2"

@@ -183,7 +183,7 @@ class Access:
 
 @dataclass(frozen=True)
 class Guard:
-    """An application behind a door."""
+    """An application that answers authorised requests only."""
 
     app: ASGIApp
     access: Access

@@ -3,9 +3,9 @@
 A search ends by itself, at its time limit, when its client goes away, or when a user stops it by
 its id. The answer is sent at once; the thread ends at the next place where a scan looks: between
 splits, between pieces of a large split, and at any time inside the engine of SQL. A ranked search
-in the index of all splits is one such piece. Others take the place of a search that was stopped at
-once, and it runs to its end beside them, at most as many as there are places. The place of one more
-is free when it has ended, so that stopped searches cannot pile up.
+in the index of all splits is one such piece. A stopped search gives its place to another one at
+once, and runs to its end beside it. At most as many do so as there are places; the place of a
+further one is free when it has ended, so that stopped searches cannot pile up.
 """
 
 from __future__ import annotations

@@ -178,24 +178,24 @@ _FAILED = "_indextables_error"
 
 def path_of(target: Target) -> str:
     """The path of a statement's table; names are in no catalog that a worker has."""
-    if target.path is not None:
-        return target.path
-    if len(target.name) == 2 and target.name[0].lower() == NAME:
-        return target.name[1]
-    raise StatementError(
-        f"{target} is the name of a table, and on Spark Connect there is no catalog of index "
-        f"tables. Write the table's path: 'path' or {NAME}.`path`."
-    )
+    path = _path(target)
+    if path is None:
+        raise StatementError(
+            f"{target} is the name of a table, and on Spark Connect there is no catalog of index "
+            f"tables. Write the table's path: 'path' or {NAME}.`path`."
+        )
+    return path
 
 
 def names_path(statement: Statement | MergeInto) -> bool:
     """Whether the table of a statement is named by its path, or it has none."""
     target = getattr(statement, "table", None)
-    return (
-        not isinstance(target, Target)
-        or target.path is not None
-        or (len(target.name) == 2 and target.name[0].lower() == NAME)
-    )
+    return not isinstance(target, Target) or _path(target) is not None
+
+
+def _path(target: Target) -> str | None:
+    is_path = len(target.name) == 2 and target.name[0].lower() == NAME
+    return target.name[1] if target.path is None and is_path else target.path
 
 
 def register(spark: SparkSession) -> None:

@@ -177,8 +177,8 @@ class SplitPartition(source.InputPartition):
     tasks: list[SplitTask]
 
 
-class TableReader(source.DataSourceReader):
-    """Reads the splits of a version."""
+class VersionReader(source.DataSourceReader):
+    """Reads tables at the versions that the schema was taken from."""
 
     def __init__(
         self, options: SourceOptions, versions: dict[str, int | None], schema: StructType
@@ -186,6 +186,10 @@ class TableReader(source.DataSourceReader):
         self.options = options
         self.versions = versions
         self.schema = schema
+
+
+class TableReader(VersionReader):
+    """Reads the splits of a version."""
 
     def partitions(self) -> Sequence[source.InputPartition]:
         partitions: list[source.InputPartition] = []
@@ -211,15 +215,8 @@ def condition_of(view: TableView, chosen: ChosenRows) -> Predicate:
     return view.condition(chosen.where, timezone=chosen.timezone)
 
 
-class RankedReader(source.DataSourceReader):
+class RankedReader(VersionReader):
     """Reads the best rows for a search, best first: one task, because scores are the table's."""
-
-    def __init__(
-        self, options: SourceOptions, versions: dict[str, int | None], schema: StructType
-    ) -> None:
-        self.options = options
-        self.versions = versions
-        self.schema = schema
 
     def read(self, _: source.InputPartition) -> Iterator[Any]:
         ((path, version),) = self.versions.items()

@@ -48,17 +48,12 @@ _OWN_SNIPPET = "indextables_snippet"
 
 _NAMES = {
     "search": "search",
-    **{
-        name: name
-        for name in (
-            "match_all",
-            "match_any",
-            "match_phrase",
-            "match_phrase_prefix",
-            "textsearch",
-            "fieldmatch",
-        )
-    },
+    "match_all": "match_all",
+    "match_any": "match_any",
+    "match_phrase": "match_phrase",
+    "match_phrase_prefix": "match_phrase_prefix",
+    "textsearch": "textsearch",
+    "fieldmatch": "fieldmatch",
     "tantivy4spark_textsearch": "textsearch",
     "tantivy4spark_fieldmatch": "fieldmatch",
     "tantivy4spark_textsearchall": "indexqueryall",
@@ -127,8 +122,8 @@ def indexqueryall(query: str, *columns: str | Column) -> Column:
 
     parse_search(_text("indexqueryall", query), field=ALL_FIELDS)
     session = SparkSession.getActiveSession()
-    every = "*" if session is not None and not is_classic(session) else ALL_FIELDS
-    row = f.struct(*columns) if columns else f.struct("*") if every == "*" else f.col(ALL_FIELDS)
+    is_remote = session is not None and not is_classic(session)
+    row = f.struct(*(columns or ["*"])) if columns or is_remote else f.col(ALL_FIELDS)
     return _call("indexqueryall", row, f.lit(query))
 
 
@@ -160,9 +155,7 @@ def search(
     text = query_text(_text("search", words), mode)
     if isinstance(columns, str) and columns == "*":
         return indexqueryall(text)
-    if isinstance(columns, str):
-        return indexquery(columns, text)
-    if not isinstance(columns, Sequence):
+    if isinstance(columns, str) or not isinstance(columns, Sequence):
         return indexquery(columns, text)
     if not columns:
         raise SearchCallError("search", "has an empty list of columns. Write '*' for all.")

@@ -259,7 +259,7 @@ class DistributedLogRunner:
 
 
 def parallelism(files: int, config: Config, *, default: int) -> int:
-    """How many tasks read so many files.
+    """How many tasks read a number of files.
 
     >>> [parallelism(n, Config(), default=8) for n in (5, 50, 500, 5000)]
     [1, 8, 16, 16]

@@ -17,7 +17,7 @@ import warnings
 from typing import TYPE_CHECKING, Any
 
 from indextables.errors import ExecutorError, JavaMissingError
-from indextables.plan.access import ALIASES, NAME
+from indextables.plan.access import ALIASES, NAME, read_logs_with
 from indextables.spark import connect, functions, sql_entry, table_functions
 from indextables.spark.bridge import readwriter
 from indextables.spark.bridge.sessions import (
@@ -29,7 +29,7 @@ from indextables.spark.bridge.sessions import (
     register,
 )
 from indextables.spark.data_source import IndexTablesSource, alias
-from indextables.spark.runner import SparkRunner
+from indextables.spark.runner import SparkRunner, runner_of
 from indextables.storage.location import SECRET_NAMES
 
 if TYPE_CHECKING:
@@ -144,9 +144,7 @@ def _bridge(spark: SparkSession) -> SessionBridge | None:
             stacklevel=3,
         )
         return None
-    from indextables.plan.access import read_logs_with
     from indextables.spark.bridge.session_bridge import SessionBridge
-    from indextables.spark.runner import runner_of
 
     bridge = SessionBridge(spark)
     bridge.install()

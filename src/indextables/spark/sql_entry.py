@@ -22,10 +22,7 @@ from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
 from indextables.config import INDEXQUERY_MAX_DEPTH, INDEXQUERY_MAX_LENGTH, Config
-from indextables.errors import (
-    IndexTablesError,
-    SearchCallError,
-)
+from indextables.errors import IndexTablesError, SearchCallError
 from indextables.plan.access import NAME
 from indextables.plan.view import refuse_search_index
 from indextables.predicate.search_names import mentions_search
@@ -58,13 +55,8 @@ from indextables.spark.statements import (
 from indextables.spark.table_functions import PREFIX, with_frames
 from indextables.statements.forms import Failure, Target, form, words_of
 from indextables.statements.search_calls import Arguments, Row, needs_row, prepare, with_name
-from indextables.statements.spark_clauses import named_parameters, parse_merge, rooted
-from indextables.statements.statements import (
-    DeleteRows,
-    UpdateRows,
-    may_be_ours,
-    parse,
-)
+from indextables.statements.spark_clauses import MergeInto, named_parameters, parse_merge, rooted
+from indextables.statements.statements import DeleteRows, Statement, UpdateRows, may_be_ours, parse
 from indextables.storage.location import HIDDEN, secrets
 
 if TYPE_CHECKING:
@@ -120,24 +112,26 @@ def _sql(
     args: Arguments = None,
     **kwargs: Any,
 ) -> DataFrame:
-    if isinstance(sqlQuery, str) and _SHOW_TABLES.match(sqlQuery) and is_enabled(spark):
+    if not isinstance(sqlQuery, str):
+        return original(spark, sqlQuery, args, **kwargs)
+    if _SHOW_TABLES.match(sqlQuery) and is_enabled(spark):
         remember_names(spark)
-    if isinstance(sqlQuery, str) and rooted(sqlQuery) != sqlQuery and is_enabled(spark):
-        sqlQuery = rooted(sqlQuery)  # noqa: N806
-    if isinstance(sqlQuery, str) and bridge_of(spark) and _MADE_WITH_OPTIONS.match(sqlQuery):
+    if (text := rooted(sqlQuery)) != sqlQuery and is_enabled(spark):
+        sqlQuery = text  # noqa: N806
+    if bridge_of(spark) and _MADE_WITH_OPTIONS.match(sqlQuery):
         sqlQuery = mark_options(sqlQuery, HIDDEN, _is_shown_secret)  # noqa: N806
-    if isinstance(sqlQuery, str) and _EXPLAIN.match(sqlQuery) and bridge_of(spark) is not None:
+    if _EXPLAIN.match(sqlQuery) and bridge_of(spark) is not None:
         original = functools.partial(_explained, original)
-    if isinstance(sqlQuery, str) and _KEPT_BY_LOG.match(sqlQuery) and bridge_of(spark) is not None:
+    if _KEPT_BY_LOG.match(sqlQuery) and bridge_of(spark) is not None:
         original = functools.partial(_nothing_to_do, original)
-    if isinstance(sqlQuery, str) and _VIEW_OF_SOURCE.match(sqlQuery) and bridge_of(spark):
+    if _VIEW_OF_SOURCE.match(sqlQuery) and bridge_of(spark):
         view = create_view(spark, sqlQuery, functools.partial(original, spark))
         if view is not None:
             return view
-    if isinstance(sqlQuery, str) and PREFIX in sqlQuery.lower() and is_enabled(spark):
+    if PREFIX in sqlQuery.lower() and is_enabled(spark):
         sqlQuery, frames = with_frames(spark, sqlQuery)  # noqa: N806
         kwargs |= frames
-    concerns = isinstance(sqlQuery, str) and (
+    concerns = (
         mentions_search(sqlQuery)
         or may_be_ours(sqlQuery)
         or (not is_classic(spark) and f"{NAME}." in sqlQuery.lower())
@@ -162,26 +156,31 @@ def _ours_or_prepared(
     original: Callable[..., DataFrame], spark: SparkSession, text: str, args: Arguments
 ) -> DataFrame:
     text, args = with_name(text, args, functools.partial(_value, original, spark))
+    statement, text, args = _parsed(text, args)
     if not is_classic(spark):
-        return _on_server(original, spark, text, args)
-    merge = parse_merge(text)
-    if merge is not None and isinstance(args, list):
-        text, args = named_parameters(text, args)
-        merge = parse_merge(text)
-    statement = None if merge is not None else parse(text)
+        return _on_server(original, spark, statement, text, args)
 
     def query(text: str) -> DataFrame:
         return _prepared(lambda ready: original(spark, ready, args), text, spark, args)
 
-    if merge is not None:
-        return merge_into(spark, merge, text, query)
     if statement is None:
         return query(text)
+    if isinstance(statement, MergeInto):
+        return merge_into(spark, statement, text, query)
     if isinstance(statement, DeleteRows | UpdateRows):
         return change_rows(spark, statement, text, query)
     if statement.in_delta_form:
         return execute_in_delta_form(spark, statement, text, query)
     return execute_statement(spark, statement)
+
+
+def _parsed(text: str, args: Arguments) -> tuple[MergeInto | Statement | None, str, Arguments]:
+    """The statement that a text is, if it may be ours; parameters of a MERGE have names then."""
+    merge = parse_merge(text)
+    if merge is not None and isinstance(args, list):
+        text, args = named_parameters(text, args)
+        merge = parse_merge(text)
+    return merge or parse(text), text, args
 
 
 def _value(
@@ -191,22 +190,21 @@ def _value(
 
 
 def _on_server(
-    original: Callable[..., DataFrame], spark: SparkSession, text: str, args: Arguments
+    original: Callable[..., DataFrame],
+    spark: SparkSession,
+    statement: MergeInto | Statement | None,
+    text: str,
+    args: Arguments,
 ) -> DataFrame:
     """A statement or a query of a client of Spark Connect, which may not see the tables."""
-    merge = parse_merge(text)
-    if merge is not None and isinstance(args, list):
-        text, args = named_parameters(text, args)
-        merge = parse_merge(text)
-    if merge is not None and names_path(merge):
-        run = functools.partial(_query_on_server, original, spark, args=args)
-        return merge_on_server(original, spark, merge, run)
-    statement = None if merge is not None else parse(text)
-    may_be_others = isinstance(statement, DeleteRows | UpdateRows) or (
-        statement is not None and statement.in_delta_form
-    )
-    if statement is not None and (not may_be_others or names_path(statement)):
-        return execute_on_server(original, spark, text)
+    if isinstance(statement, MergeInto):
+        if names_path(statement):
+            run = functools.partial(_query_on_server, original, spark, args=args)
+            return merge_on_server(original, spark, statement, run)
+    elif statement is not None:
+        may_be_others = isinstance(statement, DeleteRows | UpdateRows) or statement.in_delta_form
+        if not may_be_others or names_path(statement):
+            return execute_on_server(original, spark, text)
     return _query_on_server(original, spark, text, args)
 
 

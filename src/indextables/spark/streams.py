@@ -294,9 +294,6 @@ class TableStreamReader(source.DataSourceStreamReader, SupportsTriggerAvailableN
 _QUERY_ID = "sql.streaming.queryId"
 
 
-# --- the sink ----------------------------------------------------------------------------------
-
-
 @dataclass
 class StoredBatch(source.WriterCommitMessage):
     """What one task stored of a batch, the query that it is of, and how it was planned."""

@@ -20,7 +20,7 @@ import pyarrow as pa
 
 from indextables.config import Config
 from indextables.errors import IndexTablesError, SchemaError, StatementError
-from indextables.lake.opening import view_of
+from indextables.lake.opening import open_table, view_of
 from indextables.plan.access import NAME, ChosenRows, TableAccess
 from indextables.plan.changes import ChangesReader, changes_schema
 from indextables.plan.scan import checked_columns
@@ -195,9 +195,9 @@ def _config(spark: SparkSession, target: Target) -> Config:
 def _path(spark: SparkSession, target: Target, shown: str) -> str:
     if target.path is not None:
         return target.path
-    name = target.name or ()
-    if len(name) == 2 and name[0].lower() == NAME:
-        return name[1]
+    is_path = len(target.name) == 2 and target.name[0].lower() == NAME
+    if is_path and bridge_of(spark) is None:  # with a bridge it may be a name in the catalog
+        return target.name[1]
     if is_classic(spark):
         return access_to(spark, target).path
     raise StatementError(
@@ -278,8 +278,6 @@ class RankedSearch:
         from pyspark.sql.types import FloatType, StringType, StructField, StructType
         from pyspark.sql.udtf import AnalyzeResult
 
-        from indextables.lake.opening import open_table
-
         if not all(isinstance(one.value, str) for one in (table, query)) or set(named) - {*_NAMED}:
             raise StatementError(f"{SEARCH} does not have these arguments. {_USAGE[SEARCH]}")
         names, marked = (
@@ -294,8 +292,6 @@ class RankedSearch:
 
     def eval(self, table: str, query: str, **named: Any) -> Iterator[tuple[Any, ...]]:
         """The rows, best first."""
-        from indextables.lake.opening import open_table
-
         listed: dict[str, Any] = {
             name: _listed(named[name])
             for name in ("columns", "fields", "snippets")

@@ -43,6 +43,7 @@ from indextables.predicate import (
     Value,
 )
 from indextables.predicate.tree import pattern_regex
+from indextables.schema.conformity import one_spelling
 
 SearchAnswer: TypeAlias = "np.ndarray[Any, np.dtype[np.bool_]] | pa.BooleanArray"
 _Column: TypeAlias = Any
@@ -242,17 +243,10 @@ def _is_in(values: _Column, members: tuple[Value, ...], *, has_null: bool) -> _C
     if pa.types.is_null(values.type):
         return _repeated(None, len(values))
     value_set: _Column = pa.array(members, values.type)
-    if pa.types.is_floating(values.type):
-        values, value_set = _one_spelling(values), _one_spelling(value_set)
-    is_member: _Column = pc.is_in(values, value_set=value_set)
+    # The kernel hashes bits.
+    is_member: _Column = pc.is_in(one_spelling(values), value_set=one_spelling(value_set))
     # Not found in a list that holds NULL: the result is null.
     return pc.if_else(is_member if has_null else pc.is_valid(values), is_member, _UNKNOWN)
-
-
-def _one_spelling(floats: _Column) -> _Column:
-    """Zero with one sign, and one of the many bit patterns of NaN: the kernel hashes bits."""
-    zero: Any = pa.scalar(0.0, floats.type)
-    return pc.if_else(pc.is_nan(floats), pa.scalar(math.nan, floats.type), pc.add(floats, zero))
 
 
 def _repeated(value: bool | None, length: int) -> pa.BooleanArray:

@@ -44,7 +44,6 @@ from indextables.statements import statements as s
 from indextables.statements.session import (
     SOURCE_FORMATS,
     Hosts,
-    IndexPlaces,
     Resolver,
     Session,
     columns,
@@ -55,6 +54,35 @@ from indextables.statements.session import (
 from indextables.storage.disk_cache import DiskCache, DiskUsage
 from indextables.table import Table
 from indextables.table.arguments import milliseconds
+
+__all__ = ["Session", "execute"]
+
+
+def execute(statement: s.Statement, session: Session) -> pa.Table:
+    """Execute a statement; returns its rows."""
+    if isinstance(statement, _OF_SPLITS):
+        session = replace(session, resolve=functools.partial(_with_source, session))
+    elif not isinstance(statement, _OF_LOGS):
+        session = replace(session, resolve=functools.partial(_with_rows, session.resolve))
+    return _EXECUTORS[type(statement)](statement, session)
+
+
+def _with_rows(resolve: Resolver, target: s.Target) -> Table:
+    """A table that has rows of its own, which a search index does not."""
+    table = resolve(target)
+    refuse_search_index(table.metadata(), uri=table.uri)
+    return table
+
+
+def _with_source(session: Session, target: s.Target) -> Table:
+    """A table, or a search index as the table of its source's rows."""
+    table = session.resolve(target)
+    if not is_search_index(table.snapshot()):
+        return table
+    return search_index_of(session.index_places.find(target)).table()
+
+
+# --- search indexes --------------------------------------------------------------------------
 
 REFRESHED = columns(
     index_path=pa.string(),
@@ -87,7 +115,7 @@ DROPPED = columns(index_path=pa.string(), status=pa.string(), source=pa.string()
 
 def _create_search_index(statement: s.CreateSearchIndex, session: Session) -> pa.Table:
     """Create an index, index the files of its source, and keep its name."""
-    places = _index_places(session)
+    places = session.index_places
     for name, _ in statement.options:
         if not is_own_key(name):
             raise ConfigError(
@@ -124,8 +152,8 @@ def _create_search_index(statement: s.CreateSearchIndex, session: Session) -> pa
 
 
 def _refresh_search_index(statement: s.RefreshSearchIndex, session: Session) -> pa.Table:
-    """Bring an index up to its source, which may be somewhere else by now."""
-    places = _index_places(session)
+    """Bring an index up to its source, which may have been moved."""
+    places = session.index_places
     access = places.find(statement.index)
     index = search_index_of(access)
     if statement.source is not None:
@@ -141,14 +169,14 @@ def _refresh_search_index(statement: s.RefreshSearchIndex, session: Session) -> 
 
 def _describe_search_index(statement: s.DescribeSearchIndex, session: Session) -> pa.Table:
     """The facts of an index, and how far it is behind its source."""
-    facts = search_index_of(_index_places(session).find(statement.index)).describe()
+    facts = search_index_of(session.index_places.find(statement.index)).describe()
     row = {**facts, "index_path": facts["uri"], "version": facts["index_version"]}
     return pa.Table.from_pylist([{name: row[name] for name in DESCRIBED.names}], DESCRIBED)
 
 
 def _drop_search_index(statement: s.DropSearchIndex, session: Session) -> pa.Table:
     """Delete an index, whether its source is still there or not."""
-    places = _index_places(session)
+    places = session.index_places
     try:
         access = places.find(statement.index)
         index = search_index_of(access)
@@ -175,11 +203,6 @@ def _is_there(access: TableAccess) -> bool:
         return False
 
 
-def _index_places(session: Session) -> IndexPlaces:
-    assert session.indexes is not None
-    return session.indexes
-
-
 def _refreshed(index: SearchIndex, done: Refreshed | None, status: str) -> pa.Table:
     row: dict[str, object] = {"index_path": index.uri, "status": status, "source": index.source}
     if done is not None:
@@ -196,6 +219,8 @@ def _refreshed(index: SearchIndex, done: Refreshed | None, status: str) -> pa.Ta
             row["status"] = "INCOMPLETE"
     return pa.Table.from_pylist([row], REFRESHED)
 
+
+# --- caches ----------------------------------------------------------------------------------
 
 SEARCHER_CACHE = columns(
     cache_type=pa.string(),
@@ -233,6 +258,19 @@ LOG_CACHE = columns(
     cache_hits_before=pa.int64(),
     cache_misses_before=pa.int64(),
     hit_rate_before=pa.string(),
+)
+
+MERGE_JOBS = columns(
+    job_id=pa.string(),
+    table_path=pa.string(),
+    status=pa.string(),
+    total_groups=pa.int64(),
+    completed_groups=pa.int64(),
+    total_batches=pa.int64(),
+    completed_batches=pa.int64(),
+    progress_pct=pa.float64(),
+    duration_ms=pa.int64(),
+    error_message=pa.string(),
 )
 
 _NO_LOCALITY = (
@@ -355,7 +393,25 @@ def _invalidate_log_cache(
     return table_of([(table_path, result, hits, misses, rate)], LOG_CACHE)
 
 
-__all__ = ["Session", "execute"]
+def _describe_merges(_: s.DescribeMergeJobs, _session: Session) -> pa.Table:
+    return MERGE_JOBS.empty_table()
+
+
+def _invalidate(statement: s.InvalidateLogCache, session: Session) -> pa.Table:
+    path, identity, opened = "GLOBAL", None, CacheStats(0, 0, 0)
+    if statement.table is not None:
+        before = _log_counters()
+        table = session.resolve(statement.table)
+        path, identity = table.uri, table.log.store.identity
+        # Finding the table read its log; the counts are those before.
+        now, then = _log_counters()[identity], before.get(identity, opened)
+        opened = CacheStats(now.hits - then.hits, now.misses - then.misses, 0)
+    return _invalidate_log_cache(
+        session.config, session.hosts, table_path=path, identity=identity, opened=opened
+    )
+
+
+# --- one table -------------------------------------------------------------------------------
 
 CHECKPOINT = columns(
     table_path=pa.string(),
@@ -393,18 +449,6 @@ DETAIL = columns(
     minWriterVersion=pa.int32(),
     tableFeatures=pa.list_(pa.string()),
 )
-MERGE_JOBS = columns(
-    job_id=pa.string(),
-    table_path=pa.string(),
-    status=pa.string(),
-    total_groups=pa.int64(),
-    completed_groups=pa.int64(),
-    total_batches=pa.int64(),
-    completed_batches=pa.int64(),
-    progress_pct=pa.float64(),
-    duration_ms=pa.int64(),
-    error_message=pa.string(),
-)
 CONVERT = columns(
     source_path=pa.string(),
     table_path=pa.string(),
@@ -414,55 +458,6 @@ CONVERT = columns(
     num_files=pa.int64(),
     total_size_bytes=pa.int64(),
 )
-
-
-def execute(statement: s.Statement, session: Session) -> pa.Table:
-    """Execute a statement; returns its rows."""
-    if isinstance(statement, _OF_SPLITS):
-        session = replace(session, resolve=functools.partial(_with_source, session))
-    elif not isinstance(statement, _OF_LOGS):
-        session = replace(session, resolve=functools.partial(_with_rows, session.resolve))
-    return _EXECUTORS[type(statement)](statement, session)
-
-
-def _with_rows(resolve: Resolver, target: s.Target) -> Table:
-    """A table that has rows of its own, which a search index does not."""
-    table = resolve(target)
-    refuse_search_index(table.metadata(), uri=table.uri)
-    return table
-
-
-def _with_source(session: Session, target: s.Target) -> Table:
-    """A table, or a search index as the table of its source's rows."""
-    table = session.resolve(target)
-    if not is_search_index(table.snapshot()):
-        return table
-    assert session.indexes is not None
-    return search_index_of(session.indexes.find(target)).table()
-
-
-# --- caches ----------------------------------------------------------------------------------
-
-
-def _describe_merges(_: s.DescribeMergeJobs, _session: Session) -> pa.Table:
-    return MERGE_JOBS.empty_table()
-
-
-def _invalidate(statement: s.InvalidateLogCache, session: Session) -> pa.Table:
-    path, identity, opened = "GLOBAL", None, CacheStats(0, 0, 0)
-    if statement.table is not None:
-        before = _log_counters()
-        table = session.resolve(statement.table)
-        path, identity = table.uri, table.log.store.identity
-        # Finding the table read its log; the counts are those before.
-        now, then = _log_counters()[identity], before.get(identity, opened)
-        opened = CacheStats(now.hits - then.hits, now.misses - then.misses, 0)
-    return _invalidate_log_cache(
-        session.config, session.hosts, table_path=path, identity=identity, opened=opened
-    )
-
-
-# --- one table -------------------------------------------------------------------------------
 
 
 def _checkpoint(statement: s.Checkpoint | s.Compact, session: Session) -> pa.Table:
@@ -493,11 +488,7 @@ def _describe_log(statement: s.DescribeLog, session: Session) -> pa.Table:
     log = session.resolve(statement.table).log
     if statement.xrefs:
         return describe.describe_xrefs(log, limit=statement.limit)
-    return describe.describe_log(
-        log,
-        include_all=statement.include_all,
-        limit=statement.limit,
-    )
+    return describe.describe_log(log, include_all=statement.include_all, limit=statement.limit)
 
 
 def _index_crossreferences(statement: s.IndexCrossReferences, session: Session) -> pa.Table:
@@ -505,8 +496,8 @@ def _index_crossreferences(statement: s.IndexCrossReferences, session: Session) 
     if is_search_index(table.snapshot()):
         if statement.where is not None:
             raise SearchIndexError(table.uri, "cross-references are built over all of its splits")
-        assert session.indexes is not None
-        return search_index_of(session.indexes.find(statement.table)).index_crossreferences(
+        index = search_index_of(session.index_places.find(statement.table))
+        return index.index_crossreferences(
             force_rebuild=statement.force_rebuild, dry_run=statement.dry_run, runner=session.runner
         )
     return table.index_crossreferences(

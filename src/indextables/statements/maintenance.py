@@ -25,7 +25,6 @@ from indextables.log.layout import LOG_DIRECTORY
 from indextables.plan.column_names import names_in
 from indextables.statements import statements as s
 from indextables.statements.session import Session, columns
-from indextables.statements.statements import MergeSplits
 from indextables.table import Table
 
 MERGE = columns(
@@ -49,7 +48,7 @@ NOTHING_TO_PRECOMMIT = (
 )
 
 
-def merge_splits(statement: MergeSplits, session: Session) -> pa.Table:
+def merge_splits(statement: s.MergeSplits, session: Session) -> pa.Table:
     """Merge the splits of a table."""
     # Invalid numbers are refused before the table is looked for.
     MergeLimits.checked(
@@ -66,15 +65,14 @@ def merge_splits(statement: MergeSplits, session: Session) -> pa.Table:
     return pa.Table.from_pylist([_row(table.uri, merged, config)], MERGE)
 
 
-def _merged(statement: MergeSplits, table: Table, session: Session) -> Merged:
+def _merged(statement: s.MergeSplits, table: Table, session: Session) -> Merged:
     snapshot = table.snapshot()
     if statement.precommit:
         message = NOTHING_TO_PRECOMMIT if snapshot.num_files else EMPTY
         return Merged("no_action", message, snapshot.version)
     splits: Table | SearchIndex = table
     if is_search_index(snapshot):
-        assert session.indexes is not None
-        splits = search_index_of(session.indexes.find(statement.table))
+        splits = search_index_of(session.index_places.find(statement.table))
     return splits.merge_splits(
         where=statement.where,
         target_size=statement.target_size,

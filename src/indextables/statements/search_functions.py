@@ -24,16 +24,9 @@ import pyarrow.compute as pc
 
 from indextables.config import Config
 from indextables.errors import SchemaError, SearchCallError
-from indextables.predicate import (
-    All,
-    Boolean,
-    Boost,
-    Column,
-    Search,
-    SearchNode,
-    search_fields,
-)
+from indextables.predicate import Boolean, Column, FieldNode, Search, SearchNode, search_fields
 from indextables.predicate.names import escaped_field, resolve_field
+from indextables.predicate.search import map_leaves
 from indextables.predicate.search_names import (
     SEARCH_NAMES,
     SEVERAL_COLUMNS,
@@ -288,7 +281,8 @@ def _snippet(columns: Sequence[Any], text: str, searched: Searched) -> pa.Array[
     ):
         raise SearchCallError("snippet", f"shows words of a text, not of {column.type}.")
     # Every word counts here, whatever column the query asks it of.
-    search = Search(Column((_OPERAND,)), _unqualified(_parsed(text)), text)
+    query = map_leaves(_parsed(text), lambda node: replace(node, field=None))
+    search = Search(Column((_OPERAND,)), query, text)
     texts = table.column(0).to_pylist()
     shown = snippets(texts, search, _OPERAND, mapping=mapping, schema=table.schema)
     return pa.array(shown, pa.string())
@@ -305,42 +299,18 @@ def _mapped(arguments: tuple[Any, ...]) -> tuple[tuple[Any, ...], Searched]:
     return tuple(columns), Searched.from_json(last[0].as_py()) if len(last) else Searched()
 
 
-def _unqualified(query: SearchNode) -> SearchNode:
-    match query:
-        case All():
-            return query
-        case Boost(child=child, factor=factor):
-            return Boost(_unqualified(child), factor)
-        case Boolean(must=must, should=should, must_not=must_not):
-            each = [tuple(map(_unqualified, part)) for part in (must, should, must_not)]
-            return Boolean(*each)
-        case _:
-            return replace(query, field=None)
-
-
 def _in_all_tables(query: SearchNode, schema: pa.Schema) -> SearchNode:
     """A query of the row of joined tables: a field is that of every table that has one."""
-    match query:
-        case All():
-            return query
-        case Boost(child=child, factor=factor):
-            return Boost(_in_all_tables(child, schema), factor)
-        case Boolean(must=must, should=should, must_not=must_not):
-            each = [
-                tuple(_in_all_tables(one, schema) for one in part)
-                for part in (must, should, must_not)
-            ]
-            return Boolean(*each)
-        case _:
-            matched = resolve_field(query.field, schema) if query.field is not None else None
-            if matched is None:
-                return query
-            names = same_columns(matched[0], schema.names)
-            if len(names) < 2:
-                return query
-            return Boolean(
-                should=tuple(replace(query, field=escaped_field((n, *matched[1]))) for n in names)
-            )
+
+    def spread(node: FieldNode) -> SearchNode:
+        matched = resolve_field(node.field, schema) if node.field is not None else None
+        names = same_columns(matched[0], schema.names) if matched is not None else []
+        if matched is None or len(names) < 2:
+            return node
+        fields = [escaped_field((name, *matched[1])) for name in names]
+        return Boolean(should=tuple(replace(node, field=field) for field in fields))
+
+    return map_leaves(query, spread)
 
 
 def _literal(function: str, query: Any) -> str:

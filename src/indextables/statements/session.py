@@ -10,7 +10,6 @@ what the value looks like, and are left out.
 
 from __future__ import annotations
 
-import functools
 import importlib.metadata
 import os
 import platform
@@ -138,6 +137,12 @@ class Session:
     open_store: Callable[[str], Store] = open_store
     indexes: IndexPlaces | None = None
 
+    @property
+    def index_places(self) -> IndexPlaces:
+        """The places that statements about search indexes need."""
+        assert self.indexes is not None
+        return self.indexes
+
 
 # --- versions, settings and hosts as rows ----------------------------------------------------
 
@@ -201,18 +206,10 @@ def describe_environment(
         for group, values in (("indextables", config.as_options()), ("spark", properties))
         for name, value in sorted(redacted(values).items())
     ]
-    rows: list[dict[str, str]] = []
-    for a in hosts.run(functools.partial(_process_properties)):
+    rows: list[tuple[str, ...]] = []
+    for a in hosts.run(_process_properties):
         role = "driver" if a.executor_id == DRIVER else f"executor {a.executor_id}"
         described = a.result if a.result is not None else [("system", "error", a.error or "")]
         for group, name, value in [*described, *(settings if role == "driver" else [])]:
-            rows.append(
-                {
-                    "host": a.host,
-                    "role": role,
-                    "property_type": group,
-                    "property_name": name,
-                    "property_value": value,
-                }
-            )
-    return pa.Table.from_pylist(rows, SCHEMA)
+            rows.append((a.host, role, group, name, value))
+    return table_of(rows, SCHEMA)

@@ -22,8 +22,15 @@ from sqlglot.errors import TokenError
 
 from indextables.plan.access import NAME
 from indextables.predicate.spark_tokens import tokenize
-from indextables.statements.forms import Assigned, Failure, Target, Word, form, words_of
-from indextables.statements.forms import split_assignments as _split_assignments
+from indextables.statements.forms import (
+    Assigned,
+    Failure,
+    Target,
+    Word,
+    form,
+    split_assignments,
+    words_of,
+)
 from indextables.statements.search_calls import TEXT, Tokens
 
 When = Literal["matched", "not matched", "not matched by source"]
@@ -190,7 +197,7 @@ def _action(sql: str, words: Sequence[Word]) -> tuple[Action, tuple[Assigned, ..
         case ["INSERT", "*"]:
             return "insert", None
         case ["UPDATE", "SET", _, *_]:
-            return "update", tuple(_split_assignments(_text(sql, words[2:])))
+            return "update", tuple(split_assignments(_text(sql, words[2:])))
         case ["INSERT", "(", *_]:
             return _insert(sql, words[1:])
         case _:

@@ -71,7 +71,6 @@ from indextables.plan.ranking import (
 from indextables.plan.scan import ScanPlan, checked_columns, plan_scan
 from indextables.plan.view import TableView, refuse_search_index
 from indextables.plan.words import (
-    MAX_DISTANCE,
     analyzed,
     analyzer_of,
     completions,
@@ -80,6 +79,7 @@ from indextables.plan.words import (
     suggestions,
 )
 from indextables.predicate import TRUE, Predicate, conjunction
+from indextables.predicate.search import MAX_DISTANCE
 from indextables.runner import Runner
 from indextables.schema import ROW, SCORE, SPLIT, from_json
 from indextables.storage import canonical_uri, open_store

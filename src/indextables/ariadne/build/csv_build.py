@@ -112,9 +112,9 @@ def dialect_of(
     `names` are all columns of Spark's schema, those too that Arrow has no type for. `get` returns a
     setting of the session, or its second argument.
 
-    >>> dialect({"header": "true", "sep": ";"}, ["a", "b"], {}.get)
+    >>> dialect_of({"header": "true", "sep": ";"}, ["a", "b"], {}.get)
     CsvDialect(names=('a', 'b'), header=True, separator=';')
-    >>> dialect({"quote": "'"}, ["a", "b"], {}.get)
+    >>> dialect_of({"quote": "'"}, ["a", "b"], {}.get)
     """
     settings = {name.lower(): value for name, value in options.items()}
     header = _BOOLEANS.get(settings.get("header", "false").lower())

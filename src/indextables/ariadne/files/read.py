@@ -20,6 +20,7 @@ Values of a text with a collation are refused too: an index compares texts by th
 from __future__ import annotations
 
 import contextlib
+import json
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -40,6 +41,7 @@ from indextables.ariadne.declarations import (
     Text,
     Types,
     needed_columns,
+    not_comparable,
 )
 from indextables.ariadne.metadata import Metadata
 from indextables.ariadne.store.place import IndexPlace
@@ -52,12 +54,12 @@ from indextables.errors import (
     first_line,
 )
 from indextables.predicate.literals import quoted_name
+from indextables.schema import from_json
 from indextables.spark.bridge.sessions import is_classic
 from indextables.storage import ObjectMeta, Store, canonical_uri
 from indextables.storage.location import parse_location
 
 if TYPE_CHECKING:
-    import pyarrow as pa
     from pyspark.sql import Column, DataFrame, SparkSession
     from pyspark.sql.types import StructType
 
@@ -282,16 +284,11 @@ FILE = "__file"
 _GLOB_CHARACTERS = re.compile(r"[{}\[\]*?\\]")
 
 # A file that Spark cannot read has to be an error: silently left out, it would look empty.
-_FIXED_OPTIONS = {
-    "ignoreCorruptFiles": "false",
-    "ignoreMissingFiles": "false",
-}
+FIXED_OPTIONS = {"ignoreCorruptFiles": "false", "ignoreMissingFiles": "false"}
 
 
 def spark_schema(metadata: Metadata, *, name: str) -> StructType:
     """The stored schema as Spark's. `SchemaParseError` if it is not one."""
-    import json
-
     from pyspark.sql.types import StructType
 
     try:
@@ -311,10 +308,7 @@ def arrow_schema(metadata: Metadata, *, name: str) -> pa.Schema:
     A column of a type that no table can store (an interval, a variant) is left out: its files can
     be read, but it cannot carry an index.
     """
-    import pyarrow as pa
     from pyspark.sql.types import StructType
-
-    from indextables.schema import from_json
 
     fields: list[Any] = []
     for column in spark_schema(metadata, name=name).fields:
@@ -331,7 +325,7 @@ def read_files(
     if not files:
         return spark.createDataFrame([], schema)
     reader = spark.read.format(metadata.format).schema(schema)
-    reader = reader.options(**{**metadata.read_options, **_FIXED_OPTIONS})
+    reader = reader.options(**{**metadata.read_options, **FIXED_OPTIONS})
     # Canonical paths are literal. Spark's option against patterns reads every other path twice.
     return reader.load([_GLOB_CHARACTERS.sub(r"\\\g<0>", for_spark(file)) for file in files])
 
@@ -409,9 +403,6 @@ def computed_types(
     """
     from pyspark.errors import AnalysisException, ParseException
     from pyspark.sql import functions as f
-
-    from indextables.ariadne.declarations import not_comparable
-    from indextables.schema import from_json
 
     computed = [d for d in declarations if isinstance(d, Computed)]
     if not computed:
@@ -548,14 +539,13 @@ def is_fault_of_files(error: Exception) -> bool:
 
 def reason_of(error: Exception) -> str:
     """Why Spark could not read a file, in a line."""
-    cause: Any = error
     text = str(error)
     java = getattr(error, "java_exception", None)
     if java is not None:
         while java.getCause() is not None:
             java = java.getCause()
         text = str(java.getMessage() or java.toString())
-    condition = getattr(cause, "getCondition", lambda: None)()
+    condition = getattr(error, "getCondition", lambda: None)()
     if condition and condition not in text:
         text = f"[{condition}] {text}"
     return first_line(RuntimeError(text))

@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
     from pyspark.sql.types import StructType
 
-    from indextables.ariadne.metadata import IndexData, Metadata
+    from indextables.ariadne.metadata import IndexData
     from indextables.ariadne.store.place import IndexPlace
 
 
@@ -77,11 +77,11 @@ def extended(frame: DataFrame, metadata: Metadata, aliases: Sequence[str]) -> Da
     return _exploded(_computed(frame, metadata), metadata, aliases)
 
 
-def column_names(metadata: Metadata, *, name: str, aliases: Sequence[str] = ()) -> list[str]:
+def column_names(metadata: Metadata, *, name: str) -> list[str]:
     """The columns of `rows_of`."""
     stored = spark_schema(metadata, name=name).names
     computed = [d.name for d in metadata.declarations if isinstance(d, Computed)]
-    return list(dict.fromkeys([*stored, *computed, *aliases]))
+    return list(dict.fromkeys([*stored, *computed]))
 
 
 def _computed(frame: DataFrame, metadata: Metadata) -> DataFrame:

@@ -193,7 +193,15 @@ class Words:
             case Wildcard(prefix=prefix):
                 return self._tried(query, self._beginning(prefix))
             case Fuzzy(text=text, distance=distance):
-                return self._tried(query, self._of_length(len(text), distance))
+                matches = [
+                    # As it was written: the mark of a lowered İ would split it when it is tried.
+                    self._tried(
+                        replace(query, text=text[word.start : word.end]),
+                        self._of_length(len(word.text), distance),
+                    )
+                    for word in _field().analyzer.words(text)
+                ]
+                return _combined(np.logical_and, matches) if matches else self._all()
             case Regex():
                 return self._tried(query, np.arange(len(self.words)))
             case _:

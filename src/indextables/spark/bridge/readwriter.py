@@ -143,7 +143,7 @@ def _load(
         parsed = replace(parsed, timestamp=_in_session_zone(spark, parsed.timestamp))
     frames = [
         _load_one(original, reader, parsed, place)
-        for place in parsed.paths or (_only_path(parsed),)
+        for place in parsed.paths or (parsed.access().path,)
     ]
     return functools.reduce(lambda left, right: left.unionByName(right), frames)
 
@@ -257,10 +257,6 @@ def create_view(
     create = ("createOrReplace" if plan.replace() else "create") + ("Global" if is_global else "")
     getattr(frame, f"{create}TempView")(name)
     return spark.createDataFrame([], StructType([]))
-
-
-def _only_path(options: SourceOptions) -> str:
-    return options.access().path
 
 
 # --- writing ---------------------------------------------------------------------------------

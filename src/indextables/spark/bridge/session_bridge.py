@@ -28,7 +28,7 @@ from indextables.lake.opening import view_of
 from indextables.log.snapshot import Snapshot
 from indextables.plan.access import NAME, SPARK_CATALOG, SourceOptions, TableAccess
 from indextables.plan.column_names import names_of
-from indextables.predicate.literals import quoted_name
+from indextables.predicate.literals import quoted_name, sql_text
 from indextables.spark.bridge.catalog import session_catalog
 from indextables.spark.bridge.catalog.catalog import Catalog
 from indextables.spark.bridge.catalog.file_catalog import FileSources, file_catalog
@@ -99,9 +99,8 @@ class SessionBridge:
         """Make a name that of the table at a place, unless the folder is the name."""
         current = self.place_of(name)
         if current is None or current.uri != access.uri:
-            place = access.uri.replace("\\", "\\\\").replace("'", "\\'")
-            named = ".".join(map(quoted_name, name))
-            self.java.spark.sql(f"CREATE TABLE {named} USING {NAME} LOCATION '{place}'")
+            named, place = ".".join(map(quoted_name, name)), sql_text(access.uri)
+            self.java.spark.sql(f"CREATE TABLE {named} USING {NAME} LOCATION {place}")
 
     def _identified(
         self, name: Sequence[str]

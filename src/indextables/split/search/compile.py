@@ -21,6 +21,7 @@ from zoneinfo import ZoneInfo
 import pyarrow as pa
 import tantivy
 
+from indextables.config import MAX_EXPANSIONS
 from indextables.errors import QueryError, TooManyExpansionsError
 from indextables.predicate import (
     Exists,
@@ -45,8 +46,6 @@ from indextables.split.text_steps import Word
 if TYPE_CHECKING:
     from indextables.split.format.index import IndexSearcher
 
-DEFAULT_MAX_EXPANSIONS = 100_000
-
 _KEPT_WORDS = 8_192
 
 _Occur = tantivy.Occur
@@ -59,7 +58,7 @@ class WordCompiler:
 
     schema: tantivy.Schema
     searcher: IndexSearcher
-    max_expansions: int = DEFAULT_MAX_EXPANSIONS
+    max_expansions: int = MAX_EXPANSIONS.default
     term_counts: dict[str, int] = field(default_factory=dict)
     """How many different words a field has, where that is known."""
     pairwise: bool = False

@@ -25,11 +25,12 @@ import numpy.typing as npt
 import pyarrow as pa
 import tantivy
 
+from indextables.config import MAX_EXPANSIONS
 from indextables.predicate import Exists, FieldNode, Phrase, Range, Search, Term, TermSet
 from indextables.split.leaves import ArrowColumn, Leaves, leaves
 from indextables.split.mapping import FieldMapping, TableMapping
 from indextables.split.row_numbers import RowNumbers
-from indextables.split.search.compile import DEFAULT_MAX_EXPANSIONS, Compiler, in_range
+from indextables.split.search.compile import Compiler, in_range
 from indextables.split.search.engine import is_near, positions, with_stack
 from indextables.split.search.query import (
     Boosted,
@@ -51,13 +52,7 @@ from indextables.split.write.indexer import MemoryIndex, document_values
 Mask = npt.NDArray[np.bool_]
 
 
-def rowwise(
-    leaf: Leaf,
-    column: ArrowColumn,
-    *,
-    zone: ZoneInfo = UTC,
-    max_expansions: int = DEFAULT_MAX_EXPANSIONS,
-) -> Mask:
+def rowwise(leaf: Leaf, column: ArrowColumn, *, zone: ZoneInfo, max_expansions: int) -> Mask:
     """Which rows of a column match a leaf."""
     field, node = leaf.field, leaf.node
     as_json = field.kind == "json" and pa.types.is_string(column.type)
@@ -327,7 +322,7 @@ def search_rows(
     *,
     schema: pa.Schema | None = None,
     zone: ZoneInfo = UTC,
-    max_expansions: int = DEFAULT_MAX_EXPANSIONS,
+    max_expansions: int = MAX_EXPANSIONS.default,
 ) -> Mask:
     """Which rows match a search. A column of `schema` that the rows lack is null."""
     schema = schema or rows.schema
@@ -374,7 +369,7 @@ class TableSource:
         schema: pa.Schema,
         *,
         zone: ZoneInfo = UTC,
-        max_expansions: int = DEFAULT_MAX_EXPANSIONS,
+        max_expansions: int = MAX_EXPANSIONS.default,
     ) -> TableSource:
         """Index the columns of the query."""
         fields: dict[str, FieldMapping] = {

@@ -329,7 +329,7 @@ class Definition:
 
 
 class FileSources(Protocol):
-    """Who knows the tables."""
+    """The tables of a catalog, by name."""
 
     def names(self) -> list[str]:
         """The names of all tables, in order."""

@@ -71,7 +71,6 @@ from indextables.table.arguments import check_versions
 
 if TYPE_CHECKING:
     from indextables.log.snapshot import Snapshot
-    from indextables.plan.access import TableAccess
 
 
 _ANALYSIS = "org.apache.spark.sql.catalyst.analysis."
@@ -85,7 +84,7 @@ _ABOUT_FILES = (METADATA, "file_path string, file_name string, file_size bigint,
                 "file_modification_time timestamp, row_index bigint",
                 "The file that holds the row, as Spark's file formats describe it")  # fmt: skip
 _MOST_TASKS = 64
-"""A query of the changes of many versions has so many tasks at the most."""
+"""The most tasks of a query of changes."""
 _CAPABILITIES = ("BATCH_READ", "BATCH_WRITE", "OVERWRITE_BY_FILTER", "OVERWRITE_DYNAMIC",
                  "TRUNCATE")  # fmt: skip
 
