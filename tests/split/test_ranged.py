@@ -13,22 +13,25 @@ import shutil
 import signal
 import subprocess
 import sys
+import zlib
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pyarrow as pa
 import pytest
 import sparse_processes
+import zstandard
 from conftest import configuration, query
 from test_rows import Remote
 from tiny_blocks import use_tiny_blocks
 
 import indextables
 from indextables.config import Config
-from indextables.errors import StorageError
+from indextables.errors import DamagedIndexError, StorageError
 from indextables.predicate import Search
 from indextables.split.format import blocks
-from indextables.split.format.container import read_section
+from indextables.split.format.container import Section, read_section
 from indextables.split.format.term_dictionary import (
     TermDictionary,
     UnknownDictionaryError,
@@ -323,6 +326,18 @@ def test_a_damaged_block_of_the_split_is_named_and_the_rows_answer(tiny, make, f
     (cold,) = far([whole])
     with pytest.warns(UserWarning, match="idx cannot be read"):
         assert cold.search(search).tolist() == expected
+
+
+def test_a_block_that_claims_to_be_large_is_not_unpacked(tmp_path):
+    content = b"x" * 1_000
+    section = Section("index", "a.idx", 0, 0, len(content), zlib.crc32(content))
+    directory = blocks.BlockDirectory(
+        section, 16_384, np.zeros(1, np.uint32), (zlib.crc32(content),), ()
+    )
+    unpacker = zstandard.ZstdDecompressor()
+    assert directory.content(0, zstandard.compress(content), unpacker, path="p") == content
+    with pytest.raises(DamagedIndexError, match="claims to be larger"):
+        directory.content(0, zstandard.compress(bytes(64 << 20)), unpacker, path="p")
 
 
 def test_an_evicted_copy_is_made_again(tiny, make, far):

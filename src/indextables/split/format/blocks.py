@@ -101,11 +101,15 @@ class BlockDirectory:
         """The blocks that hold a range of the content."""
         return range(start // self.block, -(-end // self.block) if end > start else 0)
 
-    def content(self, number: int, data: bytes, *, path: str) -> bytes:
+    def content(
+        self, number: int, data: bytes, unpacker: zstandard.ZstdDecompressor, *, path: str
+    ) -> bytes:
         """The content of a block, checked."""
         size = min(self.block, self.section.size - number * self.block)
         try:
-            content = zstandard.ZstdDecompressor().decompress(data, max_output_size=size)
+            if zstandard.frame_content_size(data) > size:
+                raise self._damaged(path, f"block {number} claims to be larger than it is")
+            content = unpacker.decompress(data, max_output_size=size)
         except zstandard.ZstdError as error:
             raise self._damaged(path, str(error)) from None
         if len(content) != size or zlib.crc32(content) != self.checksums[number]:
@@ -366,14 +370,17 @@ class RangedSplit:
 
     def _contents(self, directory: BlockDirectory, data: dict[Range, bytes]) -> dict[int, bytes]:
         """The blocks of a file that lie in ranges of the split, unpacked."""
-        offsets = directory.offsets
+        # One for all blocks, as making one takes a tenth of the time of a block.
+        offsets, unpacker = directory.offsets, zstandard.ZstdDecompressor()
         contents: dict[int, bytes] = {}
         for (start, end), piece in data.items():
             first = int(offsets.searchsorted(start, "left"))
             last = int(offsets.searchsorted(end, "right")) - 1
             for block in range(first, last):
                 low, high = int(offsets[block]) - start, int(offsets[block + 1]) - start
-                contents[block] = directory.content(block, piece[low:high], path=self.path)
+                contents[block] = directory.content(
+                    block, piece[low:high], unpacker, path=self.path
+                )
         return contents
 
     @property

@@ -48,7 +48,7 @@ _WITHOUT_THREADS = 4
 _BLOCK = 128 << 20
 _OPTIONS = {
     "parquet.page.verify-checksum.enabled": "true",
-    # Row groups of 8,192 rows have few pages. Looking at their dictionaries and page indexes after
+    # A column has few pages in a row group. Looking at their dictionaries and page indexes after
     # their bounds takes up to half as long as the scan itself, and seldom leaves anything out.
     "parquet.filter.dictionary.enabled": "false",
     "parquet.filter.columnindex.enabled": "false",
