@@ -232,7 +232,7 @@ def truncate_high(value: Any, longest: int | None) -> Any:
 ROW_GROUP_ROWS = 8_192
 MOST_GROUP_ROWS = 32_768
 """Of small columns more rows are in a group: every column chunk costs a scan some time."""
-ROW_GROUP_BYTES = 32 << 20
+ROW_GROUP_BYTES = 16 << 20
 PAGE_BYTES = 64 << 10
 """A reader that looks for one row decodes its page. Smaller ones cost scans more than they save."""
 _SMALL_COLUMN, _SMALL_GROUP = 512 << 10, 4 << 20
