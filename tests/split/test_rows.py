@@ -292,6 +292,23 @@ def test_many_groups_are_read_on_all_cores(make, monkeypatch):
     )
 
 
+def test_few_rows_of_many_groups_are_one_call(make, monkeypatch):
+    limit_row_groups(monkeypatch, 1_000)
+    monkeypatch.setattr(rows_module, "_SHARED_ROWS", 1_000)
+    split = make(TABLE, batch=10_000)
+    calls = []
+    read_few = RowReader._read_few
+
+    def counted(self, rows, *others):
+        calls.append(len(rows))
+        return read_few(self, rows, *others)
+
+    monkeypatch.setattr(RowReader, "_read_few", counted)
+    rows = np.arange(0, ROWS, 4_000)
+    assert split.split.rows.read_rows(rows, ["id"])["id"].to_pylist() == rows.tolist()
+    assert calls == [10]
+
+
 def test_sizes_of_row_groups_are_worked_out_once_a_column(remote, monkeypatch):
     monkeypatch.setattr(rows_module, "BYTES_AT_ONCE", 0)
     rows, footer = remote.split.rows, remote.split.footer

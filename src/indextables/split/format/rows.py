@@ -58,7 +58,7 @@ class RowReader:
 
     @functools.cached_property
     def _share(self) -> int:
-        """How many row groups of a local file are decoded at once; the first is the largest."""
+        """How many row groups of a local file one core decodes at once, judged by the first."""
         starts = self.footer.group_starts
         rows = int(starts[1]) if len(starts) > 1 else 0
         return min(_FEW_GROUPS, max(1, _SHARED_ROWS // max(1, rows)))
@@ -87,8 +87,8 @@ class RowReader:
         groups = np.searchsorted(starts, rows, side="right") - 1
         needed = np.unique(groups)
         # Requests to a remote store are large. The groups of a local file are shared among the
-        # cores, so their pieces are small.
-        step = _GROUPS_AT_ONCE if self._local is None else self._share
+        # cores, so their pieces are small; few rows of some groups are one call all the same.
+        step = _GROUPS_AT_ONCE if self._local is None else _FEW_GROUPS
         if len(needed) <= step:
             return self._read_share(rows, groups, columns)
         order = np.argsort(rows, kind="stable")
